@@ -1,0 +1,37 @@
+# Every target sets up what it needs: a fresh clone with Python 3.11 is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:            ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+
+# The stamp makes the environment depend on the files that describe it, so nothing is installed twice.
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/installed    ## Show what ABALONE does, on a bundled corpus
+	$(BIN)/abalone demo
+
+test: $(VENV)/installed    ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed    ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/installed  ## Apply the style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed   ## Measure cost as ratios to a plain implementation
+	$(BIN)/python -m benchmarks
+
+clean:           ## Remove the environment and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
