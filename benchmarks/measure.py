@@ -1,0 +1,56 @@
+"""Time, memory, and the one table."""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+def best_seconds(*runs: Callable[[], object], repeat: int = 7) -> list[float]:
+    """The shortest time of each of `runs`, taken in turns so that a busy moment of the machine strikes all alike."""
+    best = [float("inf")] * len(runs)
+    for _ in range(repeat + 1):  # the first round warms up and is hardly ever the best
+        for which, run in enumerate(runs):
+            start = time.perf_counter()
+            run()
+            best[which] = min(best[which], time.perf_counter() - start)
+    return best
+
+
+def extra_memory(run: Callable[[], object]) -> int:
+    """Bytes by which the peak of resident memory during `run` exceeds what was resident before (Linux)."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    before = _status("VmRSS")
+    run()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement: ours beside the plain way, and the ratio we promise where there is one."""
+
+    what: str
+    plain: str
+    ours: str
+    ratio: str
+    promised: str = ""
+
+
+def show(title: str, lines: list[Line]) -> None:
+    """Print the table of one part."""
+    table = Table(title=title, title_justify="left")
+    for column in ("what", "plain", "ours", "ratio", "promised"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for line in lines:
+        table.add_row(line.what, line.plain, line.ours, line.ratio, line.promised)
+    Console(width=120).print(table)

@@ -1,0 +1,1 @@
+"""What is trained and what training keeps: encoder, heads, prototypes, queue, momentum encoder."""

@@ -1,0 +1,56 @@
+"""The slow copy of the encoder that fills the queue."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class MomentumEncoder(nn.Module):
+    """A copy of an encoder that follows it slowly: θ_k ← m·θ_k + (1−m)·θ.
+
+    Embeddings in the queue come from encoders of up to hundreds of steps ago; a slow encoder keeps them comparable.
+    It starts as an exact copy, needs no gradient, and so never enters an optimiser.
+
+    Args:
+        encoder: what to follow, with its projection head.
+        momentum: m in [0, 1]; the paper uses 0.999.
+        dropout: whether dropout stays on in it. Off by default: keys without noise are better targets, and the
+            forward pass may then use kernels that know no dropout. On is how MoCo treats its key encoder.
+    """
+
+    def __init__(self, encoder: nn.Module, momentum: float = 0.999, *, dropout: bool = False) -> None:
+        super().__init__()
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"momentum must be between 0 and 1, got {momentum}")
+        self.momentum = momentum
+        self.dropout = dropout
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.train(self.training)
+
+    @torch.no_grad()
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the slow encoder makes of the input; no gradient."""
+        return self.encoder(*args, **kwargs)
+
+    @torch.no_grad()
+    def update(self, encoder: nn.Module) -> None:
+        """One step towards `encoder`: all parameters in one fused call, buffers copied."""
+        slow: list[Tensor] = list(self.encoder.parameters())
+        fast: list[Tensor] = list(encoder.parameters())
+        if len(slow) != len(fast):
+            raise ValueError(f"the encoder has {len(fast)} parameters, its momentum copy {len(slow)}")
+        torch._foreach_lerp_(slow, fast, 1 - self.momentum)
+        for slow_buffer, buffer in zip(self.encoder.buffers(), encoder.buffers(), strict=True):
+            slow_buffer.copy_(buffer)
+
+    def train(self, mode: bool = True) -> "MomentumEncoder":
+        """Set the mode; the copy itself leaves eval mode only where `dropout` is on."""
+        super().train(mode)
+        self.encoder.train(mode and self.dropout)
+        return self
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"momentum={self.momentum}, dropout={self.dropout}"

@@ -1,0 +1,39 @@
+import pytest
+
+from abalone.losses import LOSSES, BaseLoss, BCELoss, JointLoss, MSCLoss, loss_spec, make_loss
+
+
+def test_the_names_of_the_design_are_there():
+    names = "msc base bqueue bqproto supcon jscl con mulcon bce focal asymmetric mulsupcon zlpr"
+    assert set(names.split()) == set(LOSSES)
+
+
+@pytest.mark.parametrize(
+    ("name", "queue", "prototypes", "momentum"),
+    [
+        ("msc", True, True, True),
+        ("base", False, False, False),
+        ("bqueue", True, False, True),
+        ("bqproto", True, True, True),
+        ("bce", False, False, False),
+        ("msc+bce", True, True, True),
+    ],
+)
+def test_needs(name, queue, prototypes, momentum):
+    spec = loss_spec(name)
+    assert (spec.queue, spec.prototypes, spec.momentum_encoder) == (queue, prototypes, momentum)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "msc+bce", "mulcon+zlpr"])
+def test_every_name_makes_a_loss(name):
+    assert type(make_loss(name)) is (JointLoss if "+" in name else loss_spec(name).classes[0])
+
+
+def test_settings_reach_the_loss_that_has_them():
+    assert make_loss("bqueue", temperature=0.2).temperature == 0.2
+    joint = make_loss("msc + 2.5*focal", temperature=0.2, beta=0.3, gamma=1.0)
+    assert (joint.contrastive.temperature, joint.contrastive.beta, joint.pointwise.gamma) == (0.2, 0.3, 1.0)
+    assert joint.pointwise_weight == 2.5
+    assert isinstance(make_loss("base"), BaseLoss)
+    assert isinstance(joint.contrastive, MSCLoss)
+    assert isinstance(make_loss("msc+bce").pointwise, BCELoss)

@@ -1,0 +1,38 @@
+import math
+
+import pytest
+import torch
+
+from abalone.model.heads import ProjectionHead, Prototypes
+
+
+def test_projection_is_the_formula():
+    head = ProjectionHead(hidden=6, dim=3)
+    x = torch.randn(4, 6)
+    expected = (head.outer.weight @ torch.clamp(head.inner.weight @ x.T, min=0)).T
+    torch.testing.assert_close(head(x), expected)
+    assert ProjectionHead(384)(torch.randn(2, 384)).shape == (2, 256)
+
+
+def test_prototypes_start_xavier_uniform():
+    torch.manual_seed(0)
+    weight = Prototypes(50)().detach()
+    bound = math.sqrt(6 / (50 + 256))
+    assert weight.shape == (50, 256)
+    assert weight.abs().max() <= bound
+    assert weight.std() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+def test_prototypes_from_names_take_their_directions():
+    vectors = torch.randn(3, 8)
+    prototypes = Prototypes.from_label_names(["a", "b", "c"], lambda names: vectors[: len(names)])
+    weight = prototypes()
+    assert weight.requires_grad
+    torch.testing.assert_close(torch.cosine_similarity(weight, vectors), torch.ones(3))
+    # as long as a Xavier start is on average
+    torch.testing.assert_close(weight.norm(dim=1), torch.full((3,), math.sqrt(8 * 2 / (3 + 8))))
+
+
+def test_prototypes_need_one_row_a_name():
+    with pytest.raises(ValueError, match=r"one row for each of 3 names, got \(2, 8\)"):
+        Prototypes.from_label_names(["a", "b", "c"], lambda names: torch.zeros(2, 8))
