@@ -1,0 +1,129 @@
+"""Tables in Arrow: Parquet files and Hugging Face datasets. Lines are row numbers, counted from one."""
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abalone.data.errors import DataError
+from abalone.data.tables import BadRow, Row, Table
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+BATCH = 1000  # rows in memory at a time, as Python objects
+_INSTALL = "Install it with: pip install 'abalone-mltc[data]'"
+
+
+class ParquetTable(Table):
+    """A Parquet file, read in batches and only in the columns that are needed."""
+
+    format = "parquet"
+
+    def __init__(self, path: Path, split: str | None = None) -> None:
+        super().__init__(path, split)
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            raise DataError("reading Parquet needs the package pyarrow", path=path, hint=_INSTALL) from error
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                schema = file.schema_arrow
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(f"cannot be read as Parquet: {error}", path=path) from error
+        self.path, self._columns = path, tuple(schema.names)
+        self._class_names: dict[str, list[str]] = {}
+        if b"huggingface" in (schema.metadata or {}):  # the hub writes the names of integer labels there
+            datasets = _import_datasets(path)
+            self._class_names = _class_names(datasets.Features.from_arrow_schema(schema))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names in the schema."""
+        return self._columns
+
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Every row."""
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            with ParquetFile(self.path) as file:
+                wanted = None if columns is None else list(columns)
+                yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(f"cannot be read as Parquet: {error}", path=self.path) from error
+
+
+class DatasetTable(Table):
+    """A Hugging Face dataset, in memory or memory-mapped."""
+
+    format = "dataset"
+
+    def __init__(self, dataset: "Dataset", name: str | Path, split: str | None = None) -> None:
+        super().__init__(name, split)
+        self._dataset = dataset
+        self._class_names = _class_names(dataset.features)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the dataset."""
+        return tuple(self._dataset.column_names)
+
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Every row."""
+        dataset = self._dataset if columns is None else self._dataset.select_columns(list(columns))
+        # As Arrow, so that nothing is decoded or turned into tensors, whatever format the user has set.
+        yield from _rows(dataset.with_format("arrow").iter(BATCH), self._class_names)
+
+
+def load_saved(folder: Path) -> "Dataset | DatasetDict":
+    """What `save_to_disk` has written to `folder`."""
+    datasets = _import_datasets(folder)
+    try:
+        return datasets.load_from_disk(str(folder))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read as a saved dataset: {error}", path=folder) from error
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether `save_to_disk` of the datasets library wrote `folder`."""
+    single = ("state.json", "dataset_info.json")
+    return (folder / "dataset_dict.json").is_file() or all((folder / name).is_file() for name in single)
+
+
+def _import_datasets(path: Path) -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError("reading this needs the package datasets", path=path, hint=_INSTALL) from error
+    return datasets
+
+
+def _rows(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Row]:
+    values_of_rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+    for number, values in enumerate(values_of_rows, start=1):
+        for column, names in class_names.items():
+            if column in values:
+                values[column] = _named(values[column], names)
+        yield Row(number, values)
+
+
+def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names behind the integers, for columns of class labels and of lists of them."""
+    names = {}
+    for column, feature in features.items():
+        while (inner := getattr(feature, "feature", None)) is not None:
+            feature = inner
+        if hasattr(feature, "int2str"):
+            names[column] = feature.names
+    return names
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(item, names) for item in value if item != -1]
+    if value is None or value == -1:  # how the datasets library writes "not labelled"
+        return None
+    return names[value] if 0 <= value < len(names) else value

@@ -1,0 +1,61 @@
+"""Rows that cannot be used: an error at the first, or a file of all that were left out."""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from abalone.data.errors import DataError
+
+_HINT = "Mend the row, or leave out such rows with skip_bad_rows=True."
+
+
+class BadRows:
+    """Takes every row that cannot be used.
+
+    Args:
+        report: where to write the rows left out, as JSON Lines; `None` to stop at the first.
+
+    Use it as a context: the report appears under its name when the context ends well, or not at all.
+    """
+
+    def __init__(self, report: Path | None) -> None:
+        self.report, self.count = report, 0
+        self._stream: IO[str] | None = None
+
+    def reject(self, name: str | Path, line: int, reason: str, source: str) -> None:
+        """Leave out a row, or raise `DataError` where rows may not be left out."""
+        if self.report is None:
+            raise DataError(reason, path=name, line=line, hint=_HINT)
+        self.count += 1
+        if self._stream is None:
+            self._stream = self._open(self.report)
+        entry = {"file": str(name), "line": line, "reason": reason, "row": source.rstrip("\r\n")}
+        self._stream.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+
+    def _open(self, report: Path) -> IO[str]:
+        self._partial = report.with_name(f".{report.name}.{os.getpid()}.partial")
+        try:
+            # Bytes that are not UTF-8 are lone surrogates here; escaped with a backslash they are JSON again.
+            return self._partial.open("w", encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise DataError(
+                f"the rows left out cannot be written: {error.strerror}",
+                path=report,
+                hint="Give another file: skip_bad_rows='bad-rows.jsonl'.",
+            ) from error
+
+    def __enter__(self) -> "BadRows":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stream is None or self.report is None:
+            return
+        self._stream.close()
+        if kind is None:
+            self._partial.replace(self.report)
+        else:
+            self._partial.unlink()

@@ -1,0 +1,60 @@
+"""Which documents go together, and how they become one rectangle of ids."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+
+def pad(documents: Sequence[np.ndarray], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Documents as one rectangle, as wide as the longest of them.
+
+    Returns:
+        `input_ids` and `attention_mask` (1 on a document's own tokens), both int64, [documents, longest].
+    """
+    lengths = np.array([len(document) for document in documents], dtype=np.int64)
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [documents, longest]
+    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
+    if documents:
+        input_ids[mask] = np.concatenate(documents)  # a mask is filled row by row, so in order
+    return torch.from_numpy(input_ids), torch.from_numpy(mask.astype(np.int64))
+
+
+def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Batches of documents of like length, for encoding a corpus with little padding.
+
+    A batch holds as many documents as fit `budget` when padded to its longest; a document longer than the
+    budget is a batch of its own. The longest come first, so a batch that does not fit the device fails at
+    the start. Results go back in place by index: `embeddings[batch] = encode(batch)`.
+
+    Args:
+        lengths: tokens of every document, [documents].
+        budget: the most tokens in a batch, padding included.
+    """
+    if budget < 1:
+        raise ValueError(f"a budget of {budget} tokens fits no document")
+    order = np.argsort(-lengths, kind="stable")
+    batches = []
+    start = 0
+    while start < len(order):
+        longest = max(1, int(lengths[order[start]]))
+        stop = start + max(1, budget // longest)
+        batches.append(order[start:stop])
+        start = stop
+    return batches
+
+
+def shuffled_batches(n: int, batch_size: int, *, seed: int, epoch: int, drop_last: bool = False) -> list[np.ndarray]:
+    """One epoch's batches of the documents 0 … n − 1 in random order.
+
+    The order follows from `seed` and `epoch` alone, whatever other random numbers were drawn: a run that
+    goes on at batch `k` of an epoch takes `shuffled_batches(…)[k:]`.
+
+    Args:
+        drop_last: leave out a last batch that is smaller than the others.
+    """
+    if batch_size < 1:
+        raise ValueError(f"a batch of {batch_size} documents is no batch")
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    used = n - n % batch_size if drop_last else n
+    return [order[start : min(start + batch_size, used)] for start in range(0, used, batch_size)]

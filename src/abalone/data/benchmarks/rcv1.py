@@ -1,0 +1,309 @@
+"""RCV1-v2: Reuters news by topic, from the token files of LYRL2004 or from the raw XML.
+
+Either form is read once, as a stream, into memory-mapped texts in the cache; later runs only open those.
+D. D. Lewis, Y. Yang, T. G. Rose and F. Li, "RCV1: A New Benchmark Collection for Text Categorization
+Research", JMLR 5, 2004.
+"""
+
+import json
+import zipfile
+from array import array
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+from scipy.sparse import csr_array, load_npz, save_npz
+
+from abalone.data.benchmarks import Release, build_corpus, exact_split, read_lines
+from abalone.data.cache import cache_dir
+from abalone.data.corpus import RARE, Corpus
+from abalone.data.errors import DataError
+from abalone.data.texts import MappedTexts, TextWriter, build_once, source_key
+from abalone.progress import track
+
+RELEASE = Release(
+    name="rcv1",
+    publisher=(
+        "the online appendices 12 (tokens) and 8 (topics) of Lewis et al., JMLR 5, 2004, or the raw XML from "
+        "NIST, which distributes it under an agreement"
+    ),
+    files=(
+        "lyrl2004_tokens_train.dat, lyrl2004_tokens_test_pt0.dat to _pt3.dat and rcv1-v2.topics.qrels (plain or "
+        ".gz), or the XML files in folders or zips"
+    ),
+    licence="Reuters; for research, under the agreement with NIST",
+)
+TOKENS = ["lyrl2004_tokens_train.dat", *(f"lyrl2004_tokens_test_pt{part}.dat" for part in range(4))]
+QRELS = "rcv1-v2.topics.qrels"
+TRAIN_IDS, TEST_IDS = (2286, 26150), (26151, 810596)
+DOCUMENTS, TOPICS_KEPT = 804_414, 91
+MINIMUM = RARE  # a topic stays if at least as many training documents carry it
+VALIDATION_SHARE, SEED = 0.15, 0
+VERSION = "rcv1-1"  # to be raised with every change in what is written to the cache
+
+
+def load(path: Path | None = None) -> Corpus:
+    """RCV1-v2 as in the paper: topics with 30 training documents or more, 15 % of training for validation."""
+    place = RELEASE.place(path)
+    tokens, qrels = [_file(place, name) for name in TOKENS], _file(place, QRELS)
+    if any(tokens):
+        names = [*TOKENS, QRELS]
+        if absent := [name for name, file in zip(names, [*tokens, qrels], strict=True) if file is None]:
+            raise RELEASE.missing(place, f"missing: {', '.join(absent)}")
+        form, sources = "LYRL2004 tokens", [file for file in tokens if file]
+    else:
+        form, sources = "raw XML", _xml_files(place)
+        if not sources:
+            raise RELEASE.missing(place, "there are no token files and no XML files here")
+    key = source_key([*sources, *([qrels] if qrels else [])], f"{VERSION} {form}")
+    store = build_once(cache_dir() / "texts" / key, partial(_build, form, sources, qrels))
+    return _prepare(store, form, place)
+
+
+def _prepare(store: Path, form: str, place: Path) -> Corpus:
+    """The paper's corpus of the documents in `store`."""
+    facts = json.loads((store / "facts.json").read_text("utf-8"))
+    texts, ids = MappedTexts(store), np.load(store / "ids.npy")
+    labels = csr_array(load_npz(store / "labels.npz"))  # [documents, topics]
+    by_id = np.argsort(ids, kind="stable")  # both forms give the same order, hence the same split
+    train, test = (by_id[(first <= ids[by_id]) & (ids[by_id] <= last)] for first, last in (TRAIN_IDS, TEST_IDS))
+    notes = list(facts["notes"])
+    if outside := len(ids) - len(train) - len(test):
+        notes.append(f"{outside} documents with ids outside {TRAIN_IDS[0]}–{TEST_IDS[1]} are left out.")
+
+    frequency = labels[train].sum(axis=0)  # [L]
+    kept = sorted(np.flatnonzero(frequency >= MINIMUM), key=lambda j: str(facts["topics"][j]))
+    rare = sorted(facts["topics"][j] for j in np.flatnonzero(frequency < MINIMUM))
+    if not kept:
+        hint = "Is this the whole of RCV1-v2? It has 23,149 training documents."
+        raise DataError(f"no topic has {MINIMUM} training documents ({len(train)} read)", path=place, hint=hint)
+    if rare:
+        notes.append(
+            f"{len(rare)} topics with fewer than {MINIMUM} training documents are left out: {', '.join(rare)}."
+        )
+    if len(kept) != TOPICS_KEPT:
+        notes.append(f"{len(kept)} topics are kept; of the whole RCV1-v2 it would be {TOPICS_KEPT}.")
+
+    labels = csr_array(labels[:, kept])
+    labels.sort_indices()
+    fit, held_out = exact_split(csr_array(labels[train]), (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
+    rows = {"train": train[fit], "validation": train[held_out], "test": test}
+    provenance = RELEASE.provenance(
+        form=form,
+        preparation=f"topics with at least {MINIMUM} training documents",
+        split=f"training ids {TRAIN_IDS[0]}–{TRAIN_IDS[1]}, test ids {TEST_IDS[0]}–{TEST_IDS[1]}; validation is "
+        f"a stratified {VALIDATION_SHARE:.0%} of training (the paper gives no ids, so its split is not this one)",
+        seed=SEED,
+        path=str(place),
+        cache=str(store),
+    )
+    splits = {split: (texts.select(selected), labels[selected]) for split, selected in rows.items()}
+    return build_corpus("rcv1", splits, [facts["topics"][j] for j in kept], provenance, notes)
+
+
+class Record(NamedTuple):
+    """One document, and where it was found."""
+
+    document: int
+    text: str
+    path: Path
+    line: int | None = None
+
+
+class Topics:
+    """Pairs of document and topic, packed: the published file has 2.6 million."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.documents, self.topics = array("q"), array("i")
+
+    def add(self, document: int, topic: str) -> None:
+        """Note that `document` carries `topic`."""
+        self.documents.append(document)
+        self.topics.append(self.names.setdefault(topic, len(self.names)))
+
+    def matrix(self, ids: np.ndarray) -> tuple[csr_array, np.ndarray]:
+        """0/1 [ids, topics], and the documents named here that are not among `ids`."""
+        documents, topics = np.array(self.documents, dtype=np.int64), np.array(self.topics, dtype=np.int32)
+        order = np.argsort(ids, kind="stable")
+        found = np.isin(documents, ids)
+        rows = order[np.searchsorted(ids, documents[found], sorter=order)]
+        shape = (len(ids), len(self.names))
+        matrix = csr_array((np.ones(len(rows), dtype=np.int32), (rows, topics[found])), shape=shape)
+        matrix.sum_duplicates()
+        matrix.data[:] = 1  # a pair that is given twice counts once
+        return matrix, np.unique(documents[~found])
+
+
+def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> None:
+    """Stream the documents of `sources` into `folder`: texts, ids, labels, and what a person should know."""
+    topics = read_qrels(qrels) if qrels else Topics()
+    open_ends: list[DataError] = []
+    notes: list[str] = []
+    if form == "raw XML":
+        records = read_news(sources, topics, notes, judged=qrels is not None)
+    else:
+        records = (record for file in sources for record in read_tokens(file, open_ends))
+    seen: dict[int, None] = {}  # in order
+    empty = 0
+    with TextWriter(folder) as writer:
+        for record in track(records, "Reading RCV1-v2", DOCUMENTS):
+            if record.document in seen:
+                reason = f"document {record.document} is there a second time"
+                raise DataError(reason, path=record.path, line=record.line)
+            seen[record.document] = None
+            empty += not record.text
+            writer.append(record.text)
+    ids = np.fromiter(seen, dtype=np.int64, count=len(seen))
+    labels, absent = topics.matrix(ids)
+    if absent.size:
+        # A last record without its closing empty line is a cut only if something is missing after it.
+        for cut in open_ends:
+            raise cut
+        notes.append(f"{absent.size} documents of the topics file have no text here (the first: {absent[0]}).")
+    if bare := int((np.diff(labels.indptr) == 0).sum()):
+        notes.append(f"{bare} documents have no line in the topics file.")
+    if empty:
+        notes.append(f"{empty} documents have no text.")
+    np.save(folder / "ids.npy", ids)
+    save_npz(folder / "labels.npz", labels)
+    facts = {"topics": list(topics.names), "notes": notes}
+    (folder / "facts.json").write_text(json.dumps(facts), "utf-8")
+
+
+def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
+    """Documents of a token file: `.I <id>`, `.W`, lines of tokens, an empty line.
+
+    Args:
+        path: the file.
+        open_ends: takes the error for a last record without its empty line, which may yet be whole.
+    """
+    lines = read_lines(path, "latin-1")
+    for start, line in lines:
+        if not line.strip():
+            continue
+        mark, _, number = line.strip().partition(" ")
+        if mark != ".I" or not number.isdecimal():
+            raise DataError(f"'.I <id>' expected, not {line.strip()[:40]!r}", path=path, line=start)
+        document, tokens, closed = int(number), list[str](), False
+        cut = DataError(
+            f"the record of document {document} is cut short",
+            path=path,
+            line=start,
+            hint="A record is '.I <id>', '.W', lines of tokens and an empty line. Get the file again.",
+        )
+        if next(lines, (0, ""))[1].strip() != ".W":
+            raise cut
+        for _, line in lines:
+            if closed := not line.strip():
+                break
+            if line.startswith(".I "):
+                raise cut
+            tokens.append(line.strip())
+        if not closed:
+            if not tokens or not line.endswith("\n"):
+                raise cut
+            open_ends.append(cut)
+        yield Record(document, " ".join(tokens), path, start)
+
+
+def read_qrels(path: Path) -> Topics:
+    """The pairs of a topics file with lines `TOPIC id 1`."""
+    topics = Topics()
+    for number, line in read_lines(path, "latin-1"):
+        match line.split():
+            case [topic, document, "1"] if document.isdecimal():
+                topics.add(int(document), topic)
+            case []:
+                continue
+            case _:
+                raise DataError(f"'TOPIC id 1' expected, not {line.strip()[:40]!r}", path=path, line=number)
+    return topics
+
+
+def read_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bool) -> Iterator[Record]:
+    """Documents of the raw XML: headline and paragraphs.
+
+    RCV1-v2 is the raw corpus less the documents without topic or region codes, with the ancestors of every
+    topic added. The topics file has all that; without it the topics come from the XML by the same rules.
+
+    Args:
+        files: XML files and zips.
+        topics: the topics file, or (not `judged`) empty, to be filled.
+        notes: takes a sentence on each thing left out.
+        judged: whether the topics file decides which documents belong.
+    """
+    members = set(topics.documents)
+    left_out = regionless = other = 0
+    for name, content in _xml_contents(files):
+        try:
+            item = ElementTree.fromstring(content)
+        except ElementTree.ParseError as error:
+            raise DataError(f"not well-formed XML ({error})", path=name, line=error.position[0]) from error
+        if item.tag != "newsitem":
+            other += 1
+            continue
+        document = item.get("itemid", "")
+        if not document.isdecimal():
+            raise DataError(f"the news item has the itemid {document!r}", path=name)
+        codes = [code.attrib["code"] for code in item.iterfind(".//codes[@class='bip:topics:1.0']/code[@code]")]
+        if int(document) not in members if judged else not codes:
+            left_out += 1
+            continue
+        if not judged:
+            for topic in {relative for code in codes for relative in (code, *ancestors(code))}:
+                topics.add(int(document), topic)
+            regionless += item.find(".//codes[@class='bip:countries:1.0']/code") is None
+        heading = item.findtext("headline") or item.findtext("title") or ""
+        paragraphs = ("".join(paragraph.itertext()) for paragraph in item.iterfind("text/p"))
+        yield Record(int(document), "\n".join(part.strip() for part in (heading, *paragraphs)).strip(), name)
+    why = f"are not in {QRELS}" if judged else "have no topic code"
+    for count, finding in (
+        (left_out, f"documents {why} and are left out, as in RCV1-v2."),
+        (regionless, f"documents have no region code; RCV1-v2 has no such documents (put {QRELS} there to tell)."),
+        (other, "XML files are not news items."),
+    ):
+        if count:
+            notes.append(f"{count} {finding}")
+
+
+def ancestors(topic: str) -> list[str]:
+    """The topics above `topic`, which its code spells out: C1511 lies under C151, C15 and CCAT.
+
+    >>> ancestors("C1511"), ancestors("GSPO"), ancestors("MCAT")
+    (['C151', 'C15', 'CCAT'], ['GCAT'], [])
+    """
+    root = f"{topic[:1]}CAT"
+    if topic == root or not topic.startswith(("C", "E", "G", "M")):
+        return []
+    numbered = topic[1:].isdecimal()
+    return [*(topic[:length] for length in range(len(topic) - 1, 2, -1) if numbered), root]
+
+
+def _xml_files(place: Path) -> list[Path]:
+    """The XML files and zips at `place`, in a fixed order."""
+    files = [place] if place.is_file() else sorted(place.rglob("*"))
+    return [file for file in files if file.suffix.lower() in {".xml", ".zip"}]
+
+
+def _xml_contents(files: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    """Name and content of every XML file; zips are read without unpacking them."""
+    for file in files:
+        if file.suffix.lower() == ".xml":
+            yield file, file.read_bytes()
+            continue
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for member in sorted(archive.namelist()):
+                    if member.lower().endswith(".xml"):
+                        yield file / member, archive.read(member)
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise DataError(f"not a readable zip ({error})", path=file, hint="Get it again.") from error
+
+
+def _file(place: Path, name: str) -> Path | None:
+    """The file of that name at `place`, plain or as it is distributed, compressed."""
+    return next((file for file in (place / name, place / f"{name}.gz") if file.is_file()), None)

@@ -1,0 +1,174 @@
+"""Reuters-21578: the ModApte split over its 90 topics that have a training and a test document."""
+
+import lzma
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from abalone.data.benchmarks import Part, Release, build_corpus, exact_split
+from abalone.data.corpus import Corpus
+from abalone.data.errors import DataError
+from abalone.data.labels import label_matrix
+
+RELEASE = Release(
+    name="reuters",
+    publisher="the UCI Machine Learning Repository (Reuters-21578, Distribution 1.0, by David D. Lewis)",
+    files="reut2-000.sgm to reut2-021.sgm, or the tar archive that holds them",
+    licence="free for research; not to be redistributed with other software",
+)
+SGML = [f"reut2-{number:03d}.sgm" for number in range(22)]
+STORIES = 21_578
+ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tgz")
+VALIDATION_SHARE, SEED = 0.1, 0
+
+RECORD = re.compile(r"<REUTERS\b([^>]*)>(.*?)</REUTERS>", re.DOTALL)
+ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+TOPIC_LIST = re.compile(r"<TOPICS>(.*?)</TOPICS>", re.DOTALL)
+TOPIC = re.compile(r"<D>(.*?)</D>", re.DOTALL)
+TEXT = re.compile(r"<TEXT\b([^>]*)>(.*?)</TEXT>", re.DOTALL)
+TITLE = re.compile(r"<TITLE>(.*?)</TITLE>", re.DOTALL)
+BODY = re.compile(r"<BODY>(.*?)</BODY>", re.DOTALL)
+# Not `html.unescape`: it also expands HTML names without a semicolon, which the DTD does not know.
+ENTITY = re.compile(r"&(?:#(\d+)|(lt|gt|amp|quot));")
+NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Story(NamedTuple):
+    """One `<REUTERS>` element, as far as the ModApte split needs it."""
+
+    split: str  # TRAIN, TEST or NOT-USED
+    indexed: bool  # whether a person looked for topics, even if none applied
+    topics: list[str]
+    text: str
+
+
+def load(path: Path | None = None) -> Corpus:
+    """ModApte from the 22 SGML files in a folder, or from the tar archive, which is not unpacked.
+
+    7,770 training and 3,019 test documents; a stratified tenth of the training documents is the validation
+    split, as the published split has none.
+    """
+    place = RELEASE.place(path)
+    modapte = {"TRAIN": Part(), "TEST": Part()}
+    outside = 0
+    for name, content in _sgml_files(place):
+        for story in read_stories(content, name):
+            if story.indexed and story.split in modapte:
+                modapte[story.split].add(story.text, story.topics)
+            else:
+                outside += 1
+    train, test = modapte["TRAIN"], modapte["TEST"]
+    topics = sorted(_topics(train) & _topics(test))
+    train, test = _with_topics(train, topics), _with_topics(test, topics)
+    without = sum(len(part.texts) for part in modapte.values()) - len(train.texts) - len(test.texts)
+    if not topics:
+        raise DataError("no topic has both a training and a test document", path=place)
+
+    labels = label_matrix(train.labels, topics)
+    kept, held_out = exact_split(labels, (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
+    splits = {
+        "train": ([train.texts[i] for i in kept], labels[kept]),
+        "validation": ([train.texts[i] for i in held_out], labels[held_out]),
+        "test": (test.texts, label_matrix(test.labels, topics)),
+    }
+    provenance = RELEASE.provenance(
+        preparation="title and body, entities decoded, control characters removed; "
+        f"topics with a training and a test document ({len(topics)})",
+        split=f"ModApte; validation is a stratified {VALIDATION_SHARE:.0%} of its training documents "
+        "(our choice: the published split has none)",
+        seed=SEED,
+        path=str(place),
+    )
+    notes = [
+        f"{outside} documents are outside the ModApte split.",
+        f"{without} ModApte documents carry none of the {len(topics)} topics and are left out.",
+    ]
+    total = outside + sum(len(part.texts) for part in modapte.values())
+    if total != STORIES:
+        notes.append(f"{total} stories were read; the whole of Reuters-21578 has {STORIES}.")
+    return build_corpus("reuters", splits, topics, provenance, notes)
+
+
+def read_stories(content: str, file: str | Path) -> Iterator[Story]:
+    """The stories of one SGML file; `file` is named where the content is damaged."""
+    end = 0
+    for record in RECORD.finditer(content):
+        attributes = dict(ATTRIBUTE.findall(record[1]))
+        topics, text = TOPIC_LIST.search(record[2]), TEXT.search(record[2])
+        # An element that runs into the next one has lost its end.
+        if topics is None or text is None or "<REUTERS" in record[2]:
+            raise _damaged(content, record.start(), record[1], file)
+        yield Story(
+            split=attributes.get("LEWISSPLIT", ""),
+            indexed=attributes.get("TOPICS") == "YES",
+            topics=[decode(topic) for topic in TOPIC.findall(topics[1])],
+            text=story_text(*text.groups()),
+        )
+        end = record.end()
+    start = content.find("<REUTERS", end)
+    if start < 0 and end:
+        start = len(content) - len(content[end:].lstrip())
+    if 0 <= start < len(content):
+        raise _damaged(content, start, content[start:].partition(">")[0], file)
+
+
+def story_text(attributes: str, content: str) -> str:
+    """Title and body of a `<TEXT>`; a BRIEF has no body, an UNPROC no structure at all."""
+    if 'TYPE="UNPROC"' in attributes:
+        return decode(content).strip()
+    parts = (pattern.search(content) for pattern in (TITLE, BODY))
+    return "\n".join(decode(part[1]).strip() for part in parts if part is not None)
+
+
+def decode(text: str) -> str:
+    """Resolve entities, then drop the control characters that framed the story on the wire."""
+    return CONTROL.sub("", ENTITY.sub(lambda match: NAMED[match[2]] if match[2] else chr(int(match[1])), text))
+
+
+def _damaged(content: str, position: int, attributes: str, file: str | Path) -> DataError:
+    newid = dict(ATTRIBUTE.findall(attributes)).get("NEWID", "?")
+    line = content.count("\n", 0, position) + 1
+    reason = f"story NEWID={newid} has no end, no <TOPICS> or no <TEXT>"
+    return DataError(reason, path=file, line=line, hint="The file is cut short or damaged: get it again.")
+
+
+def _topics(part: Part) -> set[str]:
+    return {topic for topics in part.labels for topic in topics}
+
+
+def _with_topics(part: Part, wanted: list[str]) -> Part:
+    """The documents that carry any of the `wanted` topics, without their other ones."""
+    left = Part()
+    for text, topics in zip(part.texts, part.labels, strict=True):
+        if carried := [topic for topic in topics if topic in wanted]:
+            left.add(text, carried)
+    return left
+
+
+def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:
+    """Name and content of the 22 files, in order."""
+    if place.is_dir() and (place / SGML[0]).exists():
+        if absent := [name for name in SGML if not (place / name).is_file()]:
+            raise RELEASE.missing(place, f"missing: {', '.join(absent)}")
+        for name in SGML:
+            yield place / name, (place / name).read_text("latin-1")
+        return
+    archives = sorted(place.iterdir()) if place.is_dir() else [place]
+    archive = next((file for file in archives if file.name.endswith(ARCHIVES)), None)
+    if archive is None:
+        raise RELEASE.missing(place, "there are no SGML files and no tar archive here")
+    try:
+        with tarfile.open(archive) as tar:
+            members = {Path(member.name).name: member for member in tar.getmembers()}
+            if absent := [name for name in SGML if name not in members]:
+                raise RELEASE.missing(archive, f"missing in the archive: {', '.join(absent)}")
+            for name in SGML:
+                file = tar.extractfile(members[name])
+                assert file is not None
+                yield archive / name, file.read().decode("latin-1")
+    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(f"not a readable tar archive ({error})", path=archive, hint="Get it again.") from error

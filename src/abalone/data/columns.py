@@ -1,0 +1,145 @@
+"""Which columns of a table hold the text, the labels and the split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import NoReturn
+
+from abalone.data.errors import DataError
+from abalone.data.tables import PEEK, Row, Table
+
+TEXT_NAMES = ("text", "abstract", "body", "sentence", "document", "content")
+LABEL_NAMES = ("labels", "label", "topics", "tags", "categories")
+SPLIT_NAME = "split"
+
+# Equal and equally hashed in Python: 1, 1.0 and True. Spreadsheets and pandas write the strings.
+INDICATOR = {0: False, 1: True, "0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that are read.
+
+    Args:
+        text: joined by a newline where they are several.
+        labels: one column of labels, or one 0/1 column a label.
+        indicators: whether `labels` are 0/1 columns.
+        split: the column that says the split of each row.
+        notes: how they were chosen, where a person should know.
+    """
+
+    text: tuple[str, ...]
+    labels: tuple[str, ...]
+    indicators: bool = False
+    split: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(dict.fromkeys((*self.text, *self.labels, *([self.split] if self.split else []))))
+
+
+def choose_columns(
+    table: Table,
+    *,
+    text_column: str | Sequence[str] | None = None,
+    label_column: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+) -> Columns:
+    """Take the columns that are named, and find the others by their usual names, whatever their case."""
+    present = table.columns
+    if not present:
+        raise DataError("the file holds no rows", path=table.name)
+    notes: list[str] = []
+    split = _named(table, split_column, "split_column") if split_column else None
+    if split is None and (found := _first(present, (SPLIT_NAME,), notes)):
+        if table.split is None:
+            split = found
+        else:
+            notes.append(f"Column {found!r} is not used, since each file is a split.")
+    if text_column is not None:
+        wanted = [text_column] if isinstance(text_column, str) else text_column
+        text: tuple[str, ...] = tuple(_named(table, name, "text_column") for name in wanted)
+    else:
+        found = _first(present, TEXT_NAMES, notes)
+        text = (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
+    indicators = False
+    if isinstance(label_column, str):
+        labels: tuple[str, ...] = (_named(table, label_column, "label_column"),)
+    elif label_column is not None:
+        labels = tuple(_named(table, name, "label_column") for name in label_column)
+        indicators = True
+    elif (single := _first(present, LABEL_NAMES, notes)) is not None:
+        labels = (single,)
+    else:
+        labels = _indicator_columns(table, taken={*text, split})
+        indicators = True
+        if len(labels) < 2:
+            _give_up(table, "labels", LABEL_NAMES, "label_column")
+        unused = [name for name in present if name not in {*labels, *text, split}]
+        notes.append(
+            f"No column is named like labels, so the {len(labels)} columns of 0 and 1 are taken as labels"
+            + (f"; not used: {', '.join(unused)}." if unused else ".")
+        )
+    return Columns(text, labels, indicators, split, tuple(notes))
+
+
+def require_columns(table: Table, columns: Columns) -> None:
+    """Check that another table of the same corpus has the columns too; an empty one need not."""
+    for name in columns.names() if table.columns else ():
+        if name not in table.columns:
+            raise _missing(table, name, f"no column {name!r}, which the other files have")
+
+
+def _named(table: Table, name: str, option: str) -> str:
+    """A column that the user has named."""
+    if name in table.columns:
+        return name
+    if found := _first(table.columns, (name.lower(),), []):
+        return found
+    raise _missing(table, name, f"no column {name!r} ({option}=)")
+
+
+def _first(present: Sequence[str], names: Sequence[str], notes: list[str]) -> str | None:
+    """The first of the usual names that there is."""
+    found = [column for name in names for column in present if column.lower() == name]
+    if len(found) > 1:
+        notes.append(f"Column {found[0]!r} is used; {', '.join(map(repr, found[1:]))} would have done as well.")
+    return found[0] if found else None
+
+
+def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[str, ...]:
+    """Columns with nothing but 0 and 1 in the first rows. A later row that differs is a bad row, not a doubt."""
+    peeked = [row.values for row in islice(table.rows(), PEEK) if isinstance(row, Row)]
+    return tuple(
+        name
+        for name in table.columns
+        if name not in taken and peeked and all(indicator(values.get(name)) is not None for values in peeked)
+    )
+
+
+def indicator(value: object) -> bool | None:
+    """Whether a cell of a 0/1 column says yes; `None` where it is neither 0 nor 1."""
+    if isinstance(value, str):
+        return INDICATOR.get(value.strip())
+    return INDICATOR.get(value) if isinstance(value, int | float) else None
+
+
+def _give_up(table: Table, what: str, names: Sequence[str], option: str) -> NoReturn:
+    """No column could be found: say which there are and which of them comes nearest."""
+    by_lower = {column.lower(): column for column in table.columns}
+    near = [match for name in names for match in get_close_matches(name, by_lower, n=1, cutoff=0.6)]
+    advice = f"Name it: {option}={by_lower[near[0]]!r}?" if near else f"Name the column with {option}=."
+    raise DataError(
+        f"no column for the {what} (looked for {', '.join(names)})",
+        path=table.name,
+        hint=f"Columns: {', '.join(table.columns)}. {advice}",
+    )
+
+
+def _missing(table: Table, name: str, reason: str) -> DataError:
+    by_lower = {column.lower(): column for column in table.columns}
+    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    nearest = f" Nearest: {by_lower[near[0]]!r}." if near else ""
+    return DataError(reason, path=table.name, hint=f"Columns: {', '.join(table.columns)}.{nearest}")

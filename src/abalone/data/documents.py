@@ -1,0 +1,109 @@
+"""From the rows of tables to documents: a text, labels, a split."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from abalone.data.badrows import BadRows
+from abalone.data.columns import Columns, indicator, require_columns
+from abalone.data.errors import DataError
+from abalone.data.files import SPLIT_WORDS
+from abalone.data.labels import Cell, are_bit_vectors, find_separators, read_cell, split_cell
+from abalone.data.tables import BadRow, Table
+from abalone.progress import track
+
+
+@dataclass
+class Documents:
+    """What was read: document `i` has `texts[i]`, the labels `labels[i]` and the split `splits[i]`, if any."""
+
+    texts: list[str] = field(default_factory=list)
+    labels: list[tuple[str, ...]] = field(default_factory=list)
+    splits: list[str | None] = field(default_factory=list)
+    separator: str | None = None  # that labels were split at
+    notes: list[str] = field(default_factory=list)
+
+
+def read_documents(
+    tables: Sequence[Table], columns: Columns, *, label_separator: str | None, bad_rows: BadRows
+) -> Documents:
+    """Read all tables; rows that cannot be used go to `bad_rows`."""
+    documents = Documents()
+    cells: list[Cell] = []
+    for table in tables:
+        require_columns(table, columns)
+        before = len(cells)
+        for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
+            if isinstance(row, BadRow):
+                bad_rows.reject(table.name, row.line, row.reason, row.source)
+                continue
+            try:
+                text = _text(row.values, columns)
+                cell = _cell(row.values, columns, lists_in_text=label_separator is None)
+                split = _split(row.values.get(columns.split)) if columns.split else table.split
+            except ValueError as error:
+                source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
+                bad_rows.reject(table.name, row.line, str(error), source)
+                continue
+            documents.texts.append(text)
+            documents.splits.append(split)
+            cells.append(cell)
+        if len(cells) == before:
+            documents.notes.append(f"{Path(table.name).name} holds no documents.")
+    if not columns.indicators and are_bit_vectors(cells):
+        raise DataError(
+            f"column {columns.labels[0]!r} holds 0/1 vectors, which do not say the names of the labels",
+            path=tables[0].name,
+            hint="Give lists of names, or one 0/1 column a label.",
+        )
+    documents.separator = label_separator
+    if label_separator is None:
+        separators = find_separators(cells)
+        documents.separator = separators[0] if separators else None
+        if len(separators) > 1:
+            others = " and ".join(map(repr, separators[1:]))
+            documents.notes.append(
+                f"Labels are split at {separators[0]!r}, though {others} occur too; label_separator= changes that."
+            )
+    documents.labels = [split_cell(cell, documents.separator) for cell in cells]
+    return documents
+
+
+def _text(values: Mapping[str, object], columns: Columns) -> str:
+    parts = []
+    for column in columns.text:
+        part = values.get(column)
+        if isinstance(part, str):
+            if part.strip():
+                parts.append(part)
+        elif part is not None:
+            raise ValueError(f"the text in column {column!r} is no string but {type(part).__name__}: {part!r:.80}")
+    if not parts:
+        raise ValueError(f"no text in column {' or '.join(map(repr, columns.text))}")
+    text = "\n".join(parts)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half of a character, which nothing can write again
+        raise ValueError(f"the text has half a surrogate pair at position {error.start + 1}") from error
+    return text
+
+
+def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool) -> Cell:
+    if not columns.indicators:
+        return read_cell(values.get(columns.labels[0]), lists_in_text=lists_in_text)
+    carried = []
+    for column in columns.labels:
+        yes = indicator(values.get(column))
+        if yes is None:
+            raise ValueError(f"column {column!r} holds {values.get(column)!r} where 0 or 1 is expected")
+        if yes:
+            carried.append(column)
+    return tuple(carried)
+
+
+def _split(value: object) -> str:
+    word = str(value or "").strip()
+    if split := SPLIT_WORDS.get(word.lower()):
+        return split
+    raise ValueError(f"{f'unknown split {word!r}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")

@@ -1,0 +1,194 @@
+"""A user's files: which of a folder belong to which split, their formats, and opening them."""
+
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from abalone.data.errors import DataError
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+COMPRESSIONS = (".gz", ".xz", ".zst")
+BAD_ROWS_SUFFIX = ".bad-rows.jsonl"  # what skip_bad_rows leaves beside the data is never read as data
+
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+_SHARD = re.compile(r"(?P<table>.*?)[-_.]?\d+(?:-of-(?P<total>\d+))?")
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """What a folder holds: files by split (`None` where no name says a split), and data files left out."""
+
+    of_split: dict[str | None, list[Path]]
+    left_out: list[Path]
+
+
+def data_format(path: Path) -> str | None:
+    """The format that the name of `path` says, whatever it is compressed with; `None` where it says none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        found = FORMATS.get(suffixes[-2]) if len(suffixes) > 1 else None
+        return None if found == "parquet" else found  # compressed inside already
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def stem(path: Path) -> str:
+    """The name without format and compression: `papers` for `papers.jsonl.gz`."""
+    name = path.name
+    for suffixes in (COMPRESSIONS, tuple(FORMATS)):
+        if name.lower().endswith(suffixes):
+            name = name[: name.rindex(".")]
+    return name
+
+
+def data_files(folder: Path) -> DataFiles:
+    """Find the train, validation and test files of `folder`, whole or in shards (`train-00000-of-00002.parquet`).
+
+    Files in which no name says a split are parts of one table.
+    """
+    found: dict[str | None, list[Path]] = defaultdict(list)
+    for path in sorted(folder.iterdir()):
+        hidden = path.name.startswith((".", "_")) or path.name.endswith(BAD_ROWS_SUFFIX)
+        if path.is_file() and not hidden and data_format(path):
+            found[_split_in_name(stem(path))].append(path)
+    if not found:
+        known = ", ".join(FORMATS)
+        raise DataError(
+            f"the folder holds no file of a known format ({known}; text formats also {', '.join(COMPRESSIONS)})",
+            path=folder,
+            hint="Name files like train.jsonl, val.jsonl and test.jsonl, or give the path of one file.",
+        )
+    left_out = found.pop(None, []) if len(found) > 1 else []
+    for split, paths in found.items():
+        _check_shards(folder, split, paths)
+    return DataFiles(dict(found), left_out)
+
+
+def _split_in_name(name: str) -> str | None:
+    """The one split that a name like `train`, `papers-dev` or `test-00001-of-00004` speaks of."""
+    splits = {SPLIT_WORDS[word] for word in re.split(r"[-_. ]+", name.lower()) if word in SPLIT_WORDS}
+    return splits.pop() if len(splits) == 1 else None
+
+
+def _check_shards(folder: Path, split: str | None, paths: list[Path]) -> None:
+    """Several files of one split must be shards of one table, and none may be missing."""
+    shards = [match for path in paths if (match := _SHARD.fullmatch(stem(path)))]
+    whole = len({stem(path) for path in paths}) == len(paths) and (
+        split is None
+        or len(paths) == 1
+        or (len(shards) == len(paths) and len({shard["table"] for shard in shards}) == 1)
+    )
+    if not whole:
+        names = ", ".join(path.name for path in paths)
+        hint = "Keep one of them in the folder, or give the path of one file."
+        raise DataError(f"several files for {split or 'one table'}: {names}", path=folder, hint=hint)
+    for shard in shards:
+        if shard["total"] and int(shard["total"]) != len(paths):
+            raise DataError(
+                f"{len(paths)} of the {int(shard['total'])} files {shard['table']}-…-of-{shard['total']} are here",
+                path=folder,
+            )
+
+
+def sha256(path: Path) -> str:
+    """Checksum of the file as it lies on disk."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def open_text(path: Path, *, newline: str | None = None) -> Iterator[IO[str]]:
+    """Open a plain or compressed UTF-8 file; a byte-order mark is passed over.
+
+    Bytes that are not UTF-8 come out as lone surrogates (`errors="surrogateescape"`), so that the reader can
+    say in which row they stand.
+    """
+    try:
+        with (
+            _open_binary(path) as stream,
+            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=newline) as text,
+        ):
+            yield text
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        hint = "Was it copied or downloaded in full?" if path.suffix.lower() in COMPRESSIONS else None
+        raise DataError(f"cannot be read: {reason}", path=path, hint=hint) from error
+
+
+def _open_binary(path: Path) -> BinaryIO:
+    match path.suffix.lower():
+        case ".gz":
+            return cast(BinaryIO, gzip.open(path, "rb"))
+        case ".xz":
+            return cast(BinaryIO, lzma.open(path, "rb"))
+        case ".zst":
+            return io.BufferedReader(_ZstdFile(path), 1 << 17)
+        case _:
+            return path.open("rb")
+
+
+class _ZstdFile(io.RawIOBase):
+    """A .zst archive of one or several frames.
+
+    By hand, since `zstandard.open` takes an archive that was cut for one that has ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            hint = "Install it with: pip install 'abalone-mltc[data]'"
+            raise DataError("reading .zst needs the package zstandard", path=path, hint=hint) from error
+        self._zstd = zstandard
+        self._source = path.open("rb")
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._ready:
+            block = (self._frame.unused_data if self._frame.eof else b"") or self._source.read(1 << 17)
+            if not block:
+                if self._begun and not self._frame.eof:
+                    raise EOFError("the archive ends in the middle")
+                return 0
+            if self._frame.eof:
+                self._frame = self._zstd.ZstdDecompressor().decompressobj()
+            self._begun = True
+            try:
+                self._ready = self._frame.decompress(block)
+            except self._zstd.ZstdError as error:
+                raise OSError(str(error)) from error
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size

@@ -1,0 +1,124 @@
+"""Labels as people write them: lists, delimited strings, lists inside strings; and the 0/1 matrix of them."""
+
+import ast
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from scipy.sparse import csr_array
+
+# In order of preference: a comma is the likeliest of them to stand inside a name.
+SEPARATORS = (";", "|", "\t", ",")
+
+Cell = str | tuple[str, ...]  # a string that is still to be split, or the names themselves
+
+
+def read_cell(value: object, *, lists_in_text: bool = True) -> Cell:
+    """Take the labels of one document as they come out of a table.
+
+    Args:
+        value: a list, a string, an integer, or nothing.
+        lists_in_text: read a string like `["a", "b"]` as a list.
+
+    Raises:
+        ValueError: it is none of these; the message says what it is.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        text = value.strip()
+        if not (lists_in_text and text.startswith("[") and text.endswith("]")):
+            return text
+        value = _list_in_text(text)
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return tuple(name for item in value if (name := _name(item)))
+
+
+def _name(label: object) -> str:
+    if isinstance(label, str):
+        return sys.intern(label.strip())  # a corpus repeats few names often
+    if isinstance(label, int) and not isinstance(label, bool):
+        return sys.intern(str(label))
+    raise ValueError(f"the label {label!r} is neither a string nor an integer")
+
+
+def _list_in_text(text: str) -> list[object]:
+    """A list written as JSON, or by Python as pandas writes it to CSV."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        # A printed NumPy array has no commas; Python would read its names as one long name.
+        gap = re.search(r"""(['"])\s+\1""", text)
+        try:
+            value = None if gap else ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = None
+    if not isinstance(value, list):
+        raise ValueError(f"the labels {text!r} look like a list but are not one (label_separator= takes them as text)")
+    return value
+
+
+def find_separators(cells: Iterable[Cell]) -> list[str]:
+    """The characters that may separate the labels in `cells`, the best first; none where no cell has one.
+
+    The best is the one that leaves the fewest distinct labels: a wrong one glues names together or cuts them.
+    """
+    strings = {cell for cell in cells if isinstance(cell, str)}
+    found = {
+        separator: len({name for cell in strings for name in split_cell(cell, separator)})
+        for separator in SEPARATORS
+        if any(separator in cell for cell in strings)
+    }
+    return sorted(found, key=lambda separator: found[separator])  # stable: ties stay in order of preference
+
+
+def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
+    """The names in a cell, stripped; without a separator a string is one name. A blank stands for any white space."""
+    if not isinstance(cell, str):
+        return cell
+    if not separator:
+        return (sys.intern(cell),) if cell else ()
+    names = (name.strip() for name in cell.split(None if separator == " " else separator))
+    return tuple(sys.intern(name) for name in names if name)
+
+
+def are_bit_vectors(cells: Sequence[Cell]) -> bool:
+    """Whether the cells are 0/1 vectors, which have no names, rather than lists of labels."""
+    lengths = {len(cell) for cell in cells if not isinstance(cell, str)}
+    return (
+        len(lengths) == 1
+        and min(lengths) > 1
+        and all(not isinstance(cell, str) and set(cell) <= {"0", "1"} for cell in cells)
+        and any(len(set(cell)) < len(cell) for cell in cells)
+    )
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names sorted: as numbers where all of them are integers."""
+    distinct = set(names)
+    if all(re.fullmatch(r"-?[0-9]+", name) for name in distinct):
+        return sorted(distinct, key=lambda name: (int(name), name))
+    return sorted(distinct)
+
+
+def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Groups of names that are the same but for case."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[name.casefold()].append(name)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def label_matrix(documents: Sequence[Collection[str]], names: Sequence[str]) -> csr_array:
+    """The labels of documents as a 0/1 matrix, [documents, names]; each document's labels are distinct."""
+    column = {name: index for index, name in enumerate(names)}
+    rows = [sorted(column[name] for name in labels) for labels in documents]
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    indices = np.fromiter((index for row in rows for index in row), dtype=np.int32, count=int(bounds[-1]))
+    ones = np.ones(indices.size, dtype=np.int32)
+    return csr_array((ones, indices, bounds), shape=(len(rows), len(names)))

@@ -1,0 +1,148 @@
+"""`load_corpus`: the front door of the data layer."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abalone.data.assemble import assemble, listed, unseen_message
+from abalone.data.badrows import BadRows
+from abalone.data.columns import Columns, choose_columns
+from abalone.data.corpus import Corpus
+from abalone.data.documents import Documents, read_documents
+from abalone.data.errors import DataError
+from abalone.data.sources import Source, open_dataset, open_path
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+
+def load_corpus(
+    source: "str | Path | Dataset | DatasetDict",
+    *,
+    path: str | Path | None = None,
+    text_column: str | Sequence[str] | None = None,
+    label_column: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+    label_separator: str | None = None,
+    seed: int = 0,
+    skip_bad_rows: bool | str | Path = False,
+) -> Corpus:
+    """Read a corpus from a user's own data, or one of the paper's by name.
+
+    Own data is a CSV, TSV, JSON Lines or JSON file (plain, .gz, .xz or .zst), a Parquet file, a folder with
+    train, validation and test files of these, or a Hugging Face `Dataset` or `DatasetDict`, in memory or as
+    saved by `save_to_disk`. Columns with the usual names are found by themselves. Labels may be lists, strings
+    like `"sports; politics"`, or one 0/1 column a label. Without splits, 80/10/10 are made by iterative
+    stratification; without a validation split alone, a stratified tenth of train is split off.
+
+    Args:
+        source: a path, a dataset, or the name of a benchmark (`"arxiv-sample"`, `"rcv1"` …). A string that is
+            the name of a benchmark means the benchmark; write `"./rcv1"` for a folder of that name.
+        path: where the files of a benchmark lie.
+        text_column: the column of the texts; several, for example `["title", "body"]`, are joined by a newline.
+        label_column: the column of the labels; a list of columns means one 0/1 column a label.
+        split_column: the column that says train, validation or test.
+        label_separator: what separates labels inside a string. By default it is found among `;` `|` tab `,`.
+            `" "` splits at white space, `""` takes each string as one label.
+        seed: of the splits that are made here. Benchmarks come with splits of their own.
+        skip_bad_rows: leave out rows that cannot be used, instead of stopping at the first, and list them in
+            `<source>.bad-rows.jsonl` or in the file given here.
+
+    Returns:
+        The corpus; its `notes` say what a person should know of it.
+
+    Raises:
+        DataError: with the file, the line and the reason.
+
+    Example:
+        >>> corpus = load_corpus("arxiv-sample")
+        >>> corpus.train.labels.shape[1] == len(corpus.label_names)
+        True
+    """
+    from abalone.data.benchmarks import BENCHMARKS
+
+    if isinstance(source, str) and source in BENCHMARKS:
+        if skip_bad_rows or (text_column, label_column, split_column, label_separator) != (None,) * 4:
+            raise DataError(
+                f"{source!r} is a benchmark, whose reader knows its columns; only path= goes with it",
+                hint=f"For a file or folder of that name, write './{source}'.",
+            )
+        return BENCHMARKS[source](None if path is None else Path(path))
+    if path is not None:
+        raise DataError(f"path= goes with the name of a benchmark ({', '.join(BENCHMARKS)}), not with {source!r}")
+
+    opened = _open(source)
+    columns = choose_columns(
+        opened.tables[0], text_column=text_column, label_column=label_column, split_column=split_column
+    )
+    with BadRows(_report(opened, skip_bad_rows)) as bad_rows:
+        documents = read_documents(opened.tables, columns, label_separator=label_separator, bad_rows=bad_rows)
+    documents.notes[:0] = [*opened.notes, *columns.notes]
+    left_out = f"Rows left out: {bad_rows.count}; see {bad_rows.report}." if bad_rows.count else None
+    if not documents.texts:
+        raise DataError("no documents", path=opened.tables[0].name, hint=left_out)
+    if left_out:
+        documents.notes.append(left_out)
+        warnings.warn(left_out, stacklevel=2)
+    if never := _never_carried(documents, columns):
+        documents.notes.append(f"Label columns that are 0 in every document: {listed(never)}.")
+    corpus = assemble(
+        documents,
+        name=opened.name,
+        origin=f"column {columns.split!r}" if columns.split else "files",
+        seed=seed,
+        provenance={
+            **opened.provenance,
+            "columns": {"text": list(columns.text), "labels": list(columns.labels), "split": columns.split},
+            "label_separator": documents.separator,
+            "bad_rows": bad_rows.count,
+        },
+    )
+    if corpus.unseen_labels:
+        warnings.warn(unseen_message(corpus.unseen_labels), stacklevel=2)
+    return corpus
+
+
+def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
+    if isinstance(source, str | Path):
+        place = Path(source).expanduser()
+        if place.exists():
+            return open_path(place)
+        raise _unknown(source, place.parent)
+    datasets = sys.modules.get("datasets")  # whoever has a dataset has imported it
+    if datasets and isinstance(source, datasets.Dataset | datasets.DatasetDict):
+        return open_dataset(source)
+    raise DataError(f"a path, a Dataset or a DatasetDict expected, got {type(source).__name__}")
+
+
+def _unknown(source: str | Path, folder: Path) -> DataError:
+    from abalone.data.benchmarks import BENCHMARKS
+
+    beside = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
+    near = get_close_matches(str(source), [*BENCHMARKS, *beside], n=1, cutoff=0.6)
+    return DataError(
+        f"{str(source)!r} is neither a file or folder nor a benchmark",
+        hint=(f"Did you mean {near[0]!r}? " if near else "") + f"Benchmarks: {', '.join(BENCHMARKS)}.",
+    )
+
+
+def _report(source: Source, skip_bad_rows: bool | str | Path) -> Path | None:
+    """Where rows left out are listed; `None` where none may be left out."""
+    if isinstance(skip_bad_rows, str | Path):
+        return Path(skip_bad_rows)
+    if skip_bad_rows and source.report is None:
+        raise DataError(
+            "a dataset in memory has no folder to list bad rows in",
+            hint="Say where: skip_bad_rows='bad-rows.jsonl'.",
+        )
+    return source.report if skip_bad_rows else None
+
+
+def _never_carried(documents: Documents, columns: Columns) -> list[str]:
+    if not columns.indicators:
+        return []
+    carried = {label for labels in documents.labels for label in labels}
+    return [name for name in columns.labels if name not in carried]

@@ -1,0 +1,133 @@
+"""From what a user names — a file, a folder, a dataset — to the tables in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abalone.data.arrow import DatasetTable, ParquetTable, is_saved_dataset, load_saved
+from abalone.data.errors import DataError
+from abalone.data.files import (
+    BAD_ROWS_SUFFIX,
+    COMPRESSIONS,
+    FORMATS,
+    SPLIT_WORDS,
+    data_files,
+    data_format,
+    sha256,
+    stem,
+)
+from abalone.data.tables import CsvTable, JsonTable, Table
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+SPLIT_ORDER = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The tables of a corpus, training first, and what is known of where they came from.
+
+    Args:
+        name: short name of the corpus.
+        tables: what is to be read.
+        provenance: source, format and checksums.
+        report: where rows left out are written unless the user says otherwise; `None` without a file.
+        notes: what there was beside the tables.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    provenance: Mapping[str, object]
+    report: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def open_path(path: Path) -> Source:
+    """The tables of a file, a folder of files, or a dataset saved on disk."""
+    if is_saved_dataset(path):
+        checksums = {str(file.relative_to(path)): sha256(file) for file in sorted(path.rglob("*.arrow"))}
+        saved = open_dataset(load_saved(path), name=path.resolve().name, shown=path)
+        provenance = {"source": path.name, "format": "dataset", "sha256": checksums}
+        return Source(saved.name, saved.tables, provenance, _report_beside(path), saved.notes)
+    if path.is_dir():
+        return _open_folder(path)
+    table = _open_file(path)
+    provenance = {"source": path.name, "format": table.format, "sha256": {path.name: sha256(path)}}
+    return Source(stem(path), (table,), provenance, _report_beside(path))
+
+
+def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "dataset") -> Source:
+    """The tables of a Hugging Face `Dataset`, or of a `DatasetDict` by split."""
+    notes: list[str] = []
+    tables: list[Table]
+    parts: dict[str, Dataset] = dataset if isinstance(dataset, dict) else {"": dataset}
+    if isinstance(dataset, dict) and len(parts) > 1:
+        of_split: dict[str, Table] = {}
+        for key, part in parts.items():
+            split = SPLIT_WORDS.get(key.lower())
+            if split is None:
+                notes.append(f"Left out: the part {key!r} of the dataset, {len(part)} rows.")
+            elif split in of_split:
+                raise DataError(f"two parts for {split}: {', '.join(parts)}", path=shown)
+            else:
+                of_split[split] = DatasetTable(part, f"{shown}[{key!r}]", split)
+        if "train" not in of_split:
+            raise DataError(f"no part is called train: {', '.join(parts)}", path=shown)
+        tables = [of_split[split] for split in SPLIT_ORDER if split in of_split]
+    else:
+        tables = [DatasetTable(part, shown) for part in parts.values()]
+    first = next(iter(parts.values()))
+    name = name or first.info.dataset_name or "dataset"
+    fingerprints = {key: part._fingerprint for key, part in parts.items()}
+    provenance = {"source": name, "format": "dataset", "fingerprint": fingerprints}
+    return Source(name, tuple(tables), provenance, notes=tuple(notes))
+
+
+def _open_folder(folder: Path) -> Source:
+    found = data_files(folder)
+    of_split = found.of_split
+    if list(of_split) == ["train"]:  # nothing is split yet: a column may say how, or we do it
+        of_split = {None: of_split["train"]}
+    tables: list[Table] = []
+    notes: list[str] = []
+    checksums: dict[str, str] = {}
+    for split in (*SPLIT_ORDER, None):
+        paths = of_split.get(split, [])
+        tables += [_open_file(path, split) for path in paths]
+        checksums |= {path.name: sha256(path) for path in paths}
+        if split is None and None in found.of_split and len(paths) > 1:
+            notes.append(f"No name says a split, so these are read as one table: {_names(paths)}.")
+    if found.left_out:
+        notes.append(f"Left out, since the names say no split: {_names(found.left_out)}.")
+    formats = "/".join(dict.fromkeys(table.format for table in tables))
+    name = folder.resolve().name
+    provenance = {"source": name, "format": formats, "sha256": checksums}
+    return Source(name, tuple(tables), provenance, _report_beside(folder), tuple(notes))
+
+
+def _open_file(path: Path, split: str | None = None) -> Table:
+    match data_format(path):
+        case "csv" | "tsv" as kind:
+            return CsvTable(path, split, format=kind)
+        case "json" | "jsonl" as kind:
+            return JsonTable(path, split, format=kind)
+        case "parquet":
+            return ParquetTable(path, split)
+        case _:
+            raise DataError(
+                f"the name says no known format ({', '.join(FORMATS)})",
+                path=path,
+                hint=f"CSV, TSV and JSON may also be compressed ({', '.join(COMPRESSIONS)}).",
+            )
+
+
+def _report_beside(path: Path) -> Path:
+    """Beside a folder rather than in it, where it might be taken for data."""
+    path = path.resolve() if path.name in {"", ".", ".."} else path
+    return path.with_name(path.name + BAD_ROWS_SUFFIX)
+
+
+def _names(paths: list[Path]) -> str:
+    return ", ".join(path.name for path in paths)

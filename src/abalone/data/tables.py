@@ -1,0 +1,212 @@
+"""Tables in text files: rows of CSV, TSV, JSON Lines and JSON, each with the line it starts at."""
+
+import csv
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from abalone.data.errors import DataError
+from abalone.data.files import open_text
+
+PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
+_SPACE = re.compile(r"\s*")
+
+
+class Row(NamedTuple):
+    """A row that could be read: the line (or row number) it starts at, and its values by column."""
+
+    line: int
+    values: Mapping[str, object]
+    source: str = ""  # as it stands in the file, where that is text
+
+
+class BadRow(NamedTuple):
+    """A row that could not be read, and why."""
+
+    line: int
+    reason: str
+    source: str
+
+
+class Table(ABC):
+    """Rows with named columns, which can be read more than once.
+
+    Args:
+        name: how messages call it: the path of a file.
+        split: the split that all its rows belong to, where that is known.
+    """
+
+    format: str
+
+    def __init__(self, name: str | Path, split: str | None = None) -> None:
+        self.name, self.split = name, split
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns; none where the table is empty."""
+
+    @abstractmethod
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Read the table; at least `columns` have to be in each row (all by default)."""
+
+
+class CsvTable(Table):
+    """Comma- or tab-separated values with a header, quoted as in RFC 4180."""
+
+    def __init__(self, path: Path, split: str | None = None, *, format: str = "csv") -> None:  # noqa: A002
+        super().__init__(path, split)
+        self.path, self.format = path, format
+        # The largest limit that every platform takes; the default cuts off at 128 kB a field.
+        csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
+
+    @cached_property
+    def delimiter(self) -> str:
+        """The separator of the header: spreadsheets write `;` where the comma is the decimal mark."""
+        if self.format == "tsv":
+            return "\t"
+        with open_text(self.path) as stream:
+            header = next((line for line in stream if not line.isspace()), "")
+        return "," if "," in header else max(";", "\t", ",", key=header.count)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The header."""
+        header = next(self._records(), None)
+        if header is None:
+            return ()
+        if isinstance(header, BadRow):
+            raise DataError(f"header: {header.reason}", path=self.path, line=header.line)
+        names = [name.strip() for name in header[1]]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise DataError(f"the header has columns twice: {', '.join(repeated)}", path=self.path, line=header[0])
+        return tuple(names)
+
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Every record after the header."""
+        for record in islice(self._records(), 1, None):
+            if isinstance(record, BadRow):
+                yield record
+                continue
+            line, fields, source = record
+            if len(fields) == len(self.columns):
+                yield Row(line, dict(zip(self.columns, fields, strict=True)), source)
+            else:
+                reason = f"{len(fields)} columns where the header has {len(self.columns)}"
+                yield BadRow(line, reason, source)
+
+    def _records(self) -> Iterator[tuple[int, list[str], str] | BadRow]:
+        """(first line, fields, source) of each record; a record may span lines."""
+        with open_text(self.path, newline="") as stream:
+            taken: list[str] = []  # the lines of the record at hand
+
+            def lines() -> Iterator[str]:
+                for line in stream:
+                    taken.append(line)
+                    yield line
+
+            # Strict: otherwise a stray quote swallows all lines up to the next one without a word.
+            reader = csv.reader(lines(), delimiter=self.delimiter, strict=True)
+            while True:
+                line = reader.line_num + 1
+                taken.clear()
+                try:
+                    fields = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    source = "".join(taken)
+                    yield BadRow(line, undecodable(source) or f"broken quotes: {error}", source)
+                    continue
+                source = "".join(taken)
+                if reason := undecodable(source):
+                    yield BadRow(line, reason, source)
+                elif fields:  # an empty line is no record
+                    yield line, fields, source
+
+
+class JsonTable(Table):
+    """JSON objects: one a line, or the items of one list."""
+
+    def __init__(self, path: Path, split: str | None = None, *, format: str = "jsonl") -> None:  # noqa: A002
+        super().__init__(path, split)
+        self.path, self.format = path, format
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of the first rows, in order of appearance."""
+        peeked = list(islice(self.rows(), PEEK))
+        fields = dict.fromkeys(name for row in peeked if isinstance(row, Row) for name in row.values)
+        if not fields and peeked and isinstance(first := peeked[0], BadRow):
+            raise DataError(first.reason, path=self.path, line=first.line)
+        return tuple(fields)
+
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Every object."""
+        with open_text(self.path) as stream:
+            # Many a .json file holds JSON Lines.
+            if self.format == "json" and (start := stream.read(64)).lstrip().startswith("["):
+                yield from self._items(start + stream.read())
+                return
+        with open_text(self.path) as stream:
+            for line, source in enumerate(stream, start=1):
+                if not source.isspace():
+                    yield _row(line, source.rstrip("\n"))
+
+    def _items(self, text: str) -> Iterator[Row | BadRow]:
+        """The objects of a JSON list, decoded one by one so that each has its line."""
+        decoder = json.JSONDecoder()
+        position, line, counted = _past_space(text, text.index("[") + 1), 1, 0
+        if text[position : position + 1] == "]":
+            return
+        while True:
+            line, counted = line + text.count("\n", counted, position), position
+            try:
+                _, end = decoder.raw_decode(text, position)
+            except json.JSONDecodeError as error:
+                at = line + text.count("\n", counted, error.pos)
+                raise DataError(f"not JSON: {error.msg}", path=self.path, line=at) from error
+            yield _row(line, text[position:end])
+            position = _past_space(text, end)
+            match text[position : position + 1]:
+                case ",":
+                    position = _past_space(text, position + 1)
+                case "]" if not text[position + 1 :].strip():
+                    return
+                case mark:
+                    at = line + text.count("\n", counted, position)
+                    found = f"found {mark!r}" if mark else "the file ends"
+                    raise DataError(f"not JSON: ',' or the closing ']' expected, {found}", path=self.path, line=at)
+
+
+def undecodable(source: str) -> str | None:
+    """What to say of the first byte that is not UTF-8, if there is one."""
+    if source.isascii() or not (match := _UNDECODABLE.search(source)):
+        return None
+    byte = ord(match.group()) - 0xDC00
+    before = source[: match.start()].encode("utf-8", "surrogateescape")
+    return f"byte 0x{byte:02x} at position {len(before) + 1} of the row is not UTF-8"
+
+
+def _row(line: int, source: str) -> Row | BadRow:
+    if reason := undecodable(source):
+        return BadRow(line, reason, source)
+    try:
+        values = json.loads(source)
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = f"{error.msg} at position {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        return BadRow(line, f"not JSON: {reason}", source)
+    if not isinstance(values, dict):
+        return BadRow(line, f"a JSON object expected, found {type(values).__name__}", source)
+    return Row(line, values, source)
+
+
+def _past_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

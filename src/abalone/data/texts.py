@@ -1,0 +1,155 @@
+"""Texts on disk: one UTF-8 file and an array of offsets, read through memory maps.
+
+A corpus of a million documents costs the pages that are looked at, not its size, and worker processes
+share those pages instead of copying them.
+"""
+
+import hashlib
+import mmap
+import shutil
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from operator import index
+from pathlib import Path
+from types import TracebackType
+from typing import overload
+
+import numpy as np
+
+from abalone.data.cache import DAY, PARTIAL, written_whole
+from abalone.data.errors import DataError
+
+BLOB, OFFSETS = "texts.utf8", "offsets.npy"
+# Lone surrogates are legal in a Python string (JSON can spell them), so they have to survive the disk.
+CODEC_ERRORS = "surrogatepass"
+
+
+class MappedTexts(Sequence[str]):
+    """The texts that a `TextWriter` left in `folder`, or those of the given rows.
+
+    Pickles as its path and rows, so handing it to a worker process costs nothing. A slice is a plain list.
+
+    Args:
+        folder: where the texts were written.
+        rows: which of them, in which order; all by default.
+    """
+
+    def __init__(self, folder: str | Path, rows: np.ndarray | None = None) -> None:
+        self.folder = Path(folder)
+        blob = self.folder / BLOB
+        try:
+            # A plain view: indexing an `np.memmap` makes a new memmap object each time, ten times slower.
+            self._offsets = np.asarray(np.load(self.folder / OFFSETS, mmap_mode="r"))  # [texts + 1]
+            size = blob.stat().st_size
+        except (OSError, ValueError) as error:
+            raise DataError(f"no readable texts here ({error})", path=self.folder) from error
+        if size != self._offsets[-1]:
+            reason = f"{size} bytes where the offsets expect {self._offsets[-1]}"
+            raise DataError(reason, path=blob, hint="Delete the folder; it is made anew from the source.")
+        self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
+        self._blob: mmap.mmap | bytes = b""  # an empty file cannot be mapped
+        if size:
+            with blob.open("rb") as file:
+                self._blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1 if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, item: int) -> str: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[str]: ...
+    def __getitem__(self, item: int | slice) -> str | list[str]:
+        if isinstance(item, slice):
+            return [self[i] for i in range(*item.indices(len(self)))]
+        position = index(item)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"text {position} of {len(self)}")
+        row = position % len(self) if self._rows is None else self._rows[position]
+        return self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])].decode("utf-8", CODEC_ERRORS)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __reduce__(self) -> tuple[type["MappedTexts"], tuple[Path, np.ndarray | None]]:
+        return MappedTexts, (self.folder, self._rows)
+
+    def __repr__(self) -> str:
+        return f"MappedTexts({str(self.folder)!r}, {len(self)} texts)"
+
+    def select(self, rows: np.ndarray) -> "MappedTexts":
+        """The texts of `rows` (positions among these), over the same files."""
+        return MappedTexts(self.folder, rows if self._rows is None else self._rows[rows])
+
+
+class TextWriter:
+    """Writes texts to `folder` one after the other; leaving the `with` block finishes the files.
+
+    A file takes its name only when it is whole, and the offsets come last; after an error neither is left.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with TextWriter(folder) as writer:
+        ...         writer.append("one text")
+        ...     MappedTexts(folder)[0]
+        'one text'
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._offsets = array("Q", [0])
+        self._files = ExitStack()
+
+    def __enter__(self) -> "TextWriter":
+        self._blob = self._files.enter_context(written_whole(self.folder / BLOB))
+        return self
+
+    def append(self, text: str) -> None:
+        """Add one text at the end."""
+        self._offsets.append(self._offsets[-1] + self._blob.write(text.encode("utf-8", CODEC_ERRORS)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+        if kind is None:
+            with written_whole(self.folder / OFFSETS) as file:
+                np.save(file, np.frombuffer(self._offsets, dtype=np.uint64))
+
+
+def source_key(files: Iterable[Path], preparation: str) -> str:
+    """A name for what `preparation` makes of `files`, as long as their names, sizes and times stay the same."""
+    digest = hashlib.sha256(preparation.encode())
+    for file in files:
+        status = file.stat()
+        digest.update(f"\0{file.name}\0{status.st_size}\0{status.st_mtime_ns}".encode())
+    return digest.hexdigest()[:32]
+
+
+def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """Return `folder`, filled by `build` if it does not exist yet.
+
+    `build` works in a folder of its own that takes the name only when it is whole. Of several processes
+    that build at once the first to finish wins, and the others use what it made.
+    """
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in folder.parent.glob(f".*{PARTIAL}"):
+        # Left by a process that was killed; no build takes a day.
+        if time.time() - abandoned.stat().st_mtime > DAY:
+            shutil.rmtree(abandoned, ignore_errors=True)
+    workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=PARTIAL, dir=folder.parent))
+    try:
+        build(workshop)
+        workshop.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+    return folder

@@ -1,0 +1,305 @@
+"""Texts to token ids, once: cached on disk, memory-mapped, truncated only when they are read."""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache as run_once
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from abalone.data.cache import cache_dir, written_whole
+from abalone.data.errors import DataError
+from abalone.progress import track
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+FORMAT = "abalone-tokens-1"  # part of the key: another layout never meets an old file
+HEADER_BYTES = 1024  # reserved ahead of the arrays and filled in last, when the number of tokens is known
+BLOCK_TEXTS, BLOCK_CHARACTERS = 2048, 8_000_000  # what is in memory at a time; either ends a block
+ID_TYPES: dict[str, np.dtype[Any]] = {"U16": np.dtype(np.uint16), "U32": np.dtype(np.uint32)}
+
+# Cased, accented, spaced and unspaced scripts, and nothing at all: a tokenizer that treats special tokens
+# in an unusual way shows it on one of these.
+PROBES = ("a", "", "Rare labels matter: 42 of them!", " naïve  Überblick\n", "希少なラベル", "x" * 300)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenArray:
+    """Token ids of many documents, end to end, without special tokens and never truncated.
+
+    Args:
+        ids: every document's ids, [tokens].
+        offsets: document `i` is `ids[offsets[i] : offsets[i + 1]]`, [documents + 1].
+        prefix, suffix: the special tokens that the encoder expects around a document.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def document(self, index: int, max_length: int | None = None) -> np.ndarray:
+        """Ids of one document with its special tokens, at most `max_length` of them in all (int64)."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"document {index} of {len(self)}")
+        start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
+        if max_length is not None:
+            stop = min(stop, start + self._room(max_length))
+        first, last = len(self.prefix), len(self.prefix) + stop - start
+        whole = np.empty(last + len(self.suffix), dtype=np.int64)
+        whole[:first], whole[first:last], whole[last:] = self.prefix, self.ids[start:stop], self.suffix
+        return whole
+
+    def chunks(self, index: int, max_length: int, max_chunks: int) -> list[np.ndarray]:
+        """One document as consecutive pieces of at most `max_length`, special tokens around each; at least one."""
+        own = self.document(index)[len(self.prefix) : -len(self.suffix) or None]
+        room = self._room(max_length)
+        starts = range(0, max(len(own), 1), room)[:max_chunks]
+        return [
+            np.concatenate([self.prefix, own[start : start + room], self.suffix]).astype(np.int64) for start in starts
+        ]
+
+    def lengths(self, max_length: int | None = None) -> np.ndarray:
+        """How long `document(i, max_length)` is, for every `i`, [documents]."""
+        own = np.diff(self.offsets)
+        if max_length is not None:
+            own = np.minimum(own, self._room(max_length))
+        return own + len(self.prefix) + len(self.suffix)
+
+    def _room(self, max_length: int) -> int:
+        special = len(self.prefix) + len(self.suffix)
+        if max_length <= special:
+            raise ValueError(f"max_length={max_length} leaves no room beside {special} special tokens")
+        return max_length - special
+
+
+class PlainTokenizer:
+    """A fast tokenizer's own copy that does not truncate, pad or add special tokens, but knows them.
+
+    `tokenize` makes one from any fast tokenizer. Whoever calls it again and again on small batches makes
+    one beforehand and passes that, as the copy takes longer than a small batch.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer; load it with AutoTokenizer")
+        self._original = cast("PreTrainedTokenizerFast", tokenizer)
+        # Truncation and padding are left behind by whoever called the tokenizer last: they are not part of it.
+        state = json.loads(self._original.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+        self._state = json.dumps(state, sort_keys=True)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Changes with anything that can change an id."""
+        return hashlib.sha256(f"{self._original.split_special_tokens}\n{self._state}".encode()).digest()
+
+    @cached_property
+    def backend(self) -> "Tokenizer":
+        """The copy: the original is not touched, so another thread may be using it."""
+        from tokenizers import Tokenizer
+
+        backend = Tokenizer.from_str(self._state)
+        backend.encode_special_tokens = self._original.split_special_tokens
+        return backend
+
+    @cached_property
+    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids before and after every document, `[CLS] … [SEP]` or `<s> … </s>`."""
+        # verbose=False: no advice about sequences longer than the model, which is the reader's business here.
+        wanted = [self._original(text, verbose=False)["input_ids"] for text in PROBES]
+        plain = [self.backend.encode(text, add_special_tokens=False).ids for text in PROBES]
+        around = wanted[PROBES.index("")]
+        for split in range(len(around) + 1):
+            prefix, suffix = around[:split], around[split:]
+            if all(whole == [*prefix, *ids, *suffix] for whole, ids in zip(wanted, plain, strict=True)):
+                return tuple(prefix), tuple(suffix)
+        raise ValueError(
+            f"{type(self._original).__name__} does more than put the same special tokens around every text, "
+            "so its tokens cannot be cached without them; use another tokenizer"
+        )
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest type that holds every id."""
+        largest = max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
+        return ID_TYPES["U16" if largest <= np.iinfo(np.uint16).max else "U32"]
+
+    def encode(self, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory."""
+        _keep_forks_quiet()
+        dtype = self.dtype
+        for block in _blocks(texts):
+            encodings = self.backend.encode_batch_fast(block, add_special_tokens=False)
+            ids = [np.array(encoding.ids, dtype=dtype) for encoding in encodings]
+            yield np.concatenate(ids), np.array([len(document) for document in ids], dtype=np.int64)
+
+
+def tokenize(
+    texts: Sequence[str],
+    tokenizer: "PreTrainedTokenizerBase | PlainTokenizer",
+    *,
+    cache: Path | Literal["default"] | None = "default",
+) -> TokenArray:
+    """Token ids of `texts`, from the cache if they were made before, by whatever process.
+
+    Args:
+        texts: any sequence of strings.
+        tokenizer: a fast tokenizer.
+        cache: the folder to keep them in; by default `tokens` in the cache folder. `None` keeps them in
+            memory, which suits texts that come once.
+    """
+    plain = tokenizer if isinstance(tokenizer, PlainTokenizer) else PlainTokenizer(tokenizer)
+    if cache is None:
+        return _in_memory(texts, plain)
+    folder = cache_dir() / "tokens" if cache == "default" else Path(cache)
+    path = folder / f"{_key(texts, plain)}.safetensors"
+    if (cached := read_tokens(path)) is not None:
+        return cached
+    try:
+        _write_tokens(path, texts, plain)
+    except OSError as error:
+        warnings.warn(
+            f"cannot cache tokens in {folder} ({error.strerror or error}), so they stay in memory; "
+            "set ABALONE_CACHE to a folder with space",
+            stacklevel=2,
+        )
+        return _in_memory(texts, plain)
+    written = read_tokens(path)
+    if written is None:
+        raise DataError("tokens just written cannot be read back", path=path, hint="Check the disk.")
+    return written
+
+
+def _in_memory(texts: Sequence[str], plain: PlainTokenizer) -> TokenArray:
+    ids, lengths = [np.empty(0, plain.dtype)], [np.zeros(1, np.int64)]
+    for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
+        ids.append(block_ids)
+        lengths.append(block_lengths)
+    prefix, suffix = plain.special_tokens
+    return TokenArray(np.concatenate(ids), np.cumsum(np.concatenate(lengths)), prefix, suffix)
+
+
+# The cache file is a safetensors file, so that other tools can read it: a header, `offsets`, `ids`.
+# One file rather than a folder of arrays, as only a file can be replaced in one step.
+
+
+def _write_tokens(path: Path, texts: Sequence[str], plain: PlainTokenizer) -> None:
+    prefix, suffix = plain.special_tokens
+    ids_start = HEADER_BYTES + 8 * (len(texts) + 1)
+    lengths = [np.zeros(1, np.int64)]
+    with written_whole(path) as file:
+        file.seek(ids_start)
+        for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
+            file.write(block_ids.data)
+            lengths.append(block_lengths)
+        offsets = np.cumsum(np.concatenate(lengths))
+        file.seek(0)
+        file.write(_header(offsets, plain.dtype, prefix, suffix))
+        file.write(offsets.data)
+
+
+def _header(offsets: np.ndarray, dtype: np.dtype[Any], prefix: tuple[int, ...], suffix: tuple[int, ...]) -> bytes:
+    tokens = int(offsets[-1])
+    metadata = {"format": FORMAT, "prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
+    tensors = {
+        "offsets": {"dtype": "I64", "shape": [offsets.size], "data_offsets": [0, offsets.nbytes]},
+        "ids": {
+            "dtype": f"U{8 * dtype.itemsize}",
+            "shape": [tokens],
+            "data_offsets": [offsets.nbytes, offsets.nbytes + tokens * dtype.itemsize],
+        },
+    }
+    checksum = hashlib.sha256(json.dumps([metadata, tensors]).encode())
+    checksum.update(offsets.data)
+    header = json.dumps({"__metadata__": {**metadata, "checksum": checksum.hexdigest()}, **tensors}).encode()
+    return (HEADER_BYTES - 8).to_bytes(8, "little") + header.ljust(HEADER_BYTES - 8)
+
+
+def read_tokens(path: Path) -> TokenArray | None:
+    """The cached tokens at `path`, memory-mapped; nothing if there are none or the file is damaged."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(HEADER_BYTES)
+            header = json.loads(found[8:])
+            metadata, ids, offsets = header["__metadata__"], header["ids"], header["offsets"]
+            prefix, suffix = tuple(json.loads(metadata["prefix"])), tuple(json.loads(metadata["suffix"]))
+            dtype = ID_TYPES[ids["dtype"]]
+            # One mapping of the whole file: a part of no bytes, which cannot be mapped, is then just a slice.
+            body = np.asarray(np.memmap(file, np.uint8, "r"))[HEADER_BYTES:]
+        offsets_view = body[: 8 * offsets["shape"][0]].view(np.int64)
+        ids_view = body[offsets_view.nbytes :].view(dtype)
+        # The header follows from the arrays, so a header that differs tells of damage to either.
+        intact = ids_view.size == offsets_view[-1] and found == _header(offsets_view, dtype, prefix, suffix)
+    except OSError:
+        return None
+    except (ValueError, KeyError, IndexError, TypeError):
+        intact = False
+    if not intact:
+        warnings.warn(f"{path} is damaged, so the tokens are made again", stacklevel=2)
+        return None
+    return TokenArray(ids_view, offsets_view, prefix, suffix)
+
+
+def _key(texts: Iterable[str], plain: PlainTokenizer) -> str:
+    digest = hashlib.sha256(FORMAT.encode() + plain.fingerprint)
+    for index, text in enumerate(texts):
+        encoded = _utf8(index, text)
+        digest.update(len(encoded).to_bytes(8, "little"))  # so that ["ab", "c"] is not ["a", "bc"]
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    characters = 0
+    for index, text in enumerate(texts):
+        characters += len(_utf8(index, text))
+        block.append(text)
+        if len(block) == BLOCK_TEXTS or characters >= BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+def _utf8(index: int, text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"text {index} is {type(text).__name__}, not a string")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"text {index} has half a character (a lone surrogate) at position {error.start}",
+            hint='It comes from a broken "\\ud8.." escape in JSON; repair the text or leave it out.',
+        ) from None
+
+
+@run_once
+def _keep_forks_quiet() -> None:
+    # Older versions of `tokenizers` print four lines in every process forked after its threads have run, unless
+    # this variable is set. The forked process gets what the library would choose there anyway: no threads.
+    variable = "TOKENIZERS_PARALLELISM"
+    set_here: list[str] = []
+
+    def before() -> None:
+        if variable not in os.environ:
+            os.environ[variable] = "false"
+            set_here.append(variable)
+
+    def after_in_parent() -> None:
+        while set_here:
+            os.environ.pop(set_here.pop(), None)
+
+    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+        os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=set_here.clear)

@@ -1,0 +1,97 @@
+import pytest
+from handmade import as_jsonl, label_lists, single_labels, write
+
+from abalone import load_corpus
+from abalone.data.errors import DataError
+
+
+def test_without_splits_three_are_made(tmp_path):
+    path = write(tmp_path / "a.csv", single_labels(90))
+    corpus = load_corpus(path, seed=3)
+    assert [len(split) for _, split in corpus.splits()] == [72, 9, 9]
+    assert [split.labels.sum(axis=0).tolist() for _, split in corpus.splits()] == [[24] * 3, [3] * 3, [3] * 3]
+    assert sorted(text for _, split in corpus.splits() for text in split.texts) == sorted(
+        f"document {i}" for i in range(90)
+    )
+    assert all(text.endswith(tuple("0123456789")) for text in corpus.train.texts)
+    assert corpus.provenance["split"] == {
+        "origin": "stratified",
+        "seed": 3,
+        "shares": [0.8, 0.1, 0.1],
+        "exceptions": {},
+        "too_few_documents": [],
+    }
+    again, other = load_corpus(path, seed=3), load_corpus(path, seed=4)
+    assert again.test.texts == corpus.test.texts
+    assert other.test.texts != corpus.test.texts
+
+
+def test_texts_stay_with_their_labels_in_splits_that_are_made(tmp_path):
+    corpus = load_corpus(write(tmp_path / "a.csv", single_labels(60)))
+    for _, split in corpus.splits():
+        for text, labels in zip(split.texts, label_lists(corpus, split), strict=True):
+            assert labels == ["abc"[int(text.split()[1]) % 3]]
+
+
+def test_labels_that_cannot_be_everywhere_are_listed(tmp_path):
+    # Every document of `wide` has a label of its own, which training needs.
+    rows = [{"text": f"w{i}", "labels": ["wide", f"own{i}"]} for i in range(3)]
+    rows += [{"text": f"d{i}", "labels": ["good"]} for i in range(30)]
+    corpus = load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows)))
+    split = corpus.provenance["split"]
+    assert split["exceptions"] == {"validation": ["wide"], "test": ["wide"]}
+    assert split["too_few_documents"] == ["own0", "own1", "own2"]
+    assert "With fewer than 3 documents, so not in every split: own0, own1, own2." in corpus.notes
+    assert any(note.startswith("Stratification could not put into validation") for note in corpus.notes)
+    assert corpus.unseen_labels == ()
+
+
+def test_validation_is_split_off_from_training(tmp_path):
+    write(tmp_path / "train.csv", single_labels(90))
+    write(tmp_path / "test.csv", "text,labels\nx,a\ny,b\nz,c\n")
+    corpus = load_corpus(tmp_path)
+    assert [len(split) for _, split in corpus.splits()] == [81, 9, 3]
+    assert list(corpus.test.texts) == ["x", "y", "z"]
+    assert "No validation split was given: a stratified tenth of train was split off." in corpus.notes
+    assert corpus.provenance["split"]["validation"] == "stratified from train"
+
+
+def test_test_may_be_missing(tmp_path):
+    write(tmp_path / "train.csv", single_labels(6))
+    write(tmp_path / "val.csv", single_labels(3))
+    corpus = load_corpus(tmp_path)
+    assert [len(split) for _, split in corpus.splits()] == [6, 3, 0]
+    assert corpus.test.labels.shape == (0, 3)
+    assert corpus.notes == ("No test split was given: test is empty.",)
+
+
+def test_training_may_not_be_missing(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels,split\nx,a,val\ny,a,test\n")
+    with pytest.raises(DataError, match=r"no document is in the training split \(given by column 'split'\)"):
+        load_corpus(path)
+
+
+def test_empty_files_are_noted(tmp_path):
+    write(tmp_path / "train.csv", single_labels(6))
+    write(tmp_path / "val.csv", single_labels(3))
+    write(tmp_path / "test.csv", "text,labels\n")
+    assert load_corpus(tmp_path).notes == ("test.csv holds no documents.", "No test split was given: test is empty.")
+
+
+def test_unseen_labels_have_no_column_and_are_named(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels,split\nx,a,train\ny,a;new,val\nz,new;newer,test\n")
+    with pytest.warns(UserWarning, match="In no training document.*: new, newer") as caught:
+        corpus = load_corpus(path)
+    assert caught[0].filename == __file__
+    assert corpus.label_names == ("a",)
+    assert corpus.unseen_labels == ("new", "newer")
+    assert [label_lists(corpus, split) for _, split in corpus.splits()] == [[["a"]], [["a"]], [[]]]
+    assert "In no training document, so left out of training and scoring: new, newer." in corpus.notes
+
+
+def test_labels_of_one_split_are_named(tmp_path):
+    rows = [{"text": "x", "labels": [f"l{i:02}" for i in range(12)] + ["a"], "split": "train"}]
+    rows += [{"text": "y", "labels": ["a"], "split": "val"}, {"text": "z", "labels": ["a"], "split": "test"}]
+    notes = load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows))).notes
+    listed = ", ".join(f"l{i:02} (train)" for i in range(10))
+    assert notes == (f"In one split only: {listed} and 2 more.",)

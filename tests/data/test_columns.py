@@ -1,0 +1,118 @@
+import json
+
+import pytest
+
+from abalone.data.columns import Columns, choose_columns, indicator, require_columns
+from abalone.data.errors import DataError
+from abalone.data.tables import JsonTable
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(*rows: dict[str, object], split: str | None = None) -> JsonTable:
+        path = tmp_path / "a.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return JsonTable(path, split)
+
+    return write
+
+
+@pytest.mark.parametrize("text", ["text", "Abstract", "BODY", "sentence", "document", "content"])
+@pytest.mark.parametrize("labels", ["labels", "Label", "TOPICS", "tags", "categories"])
+def test_usual_names_are_found_in_any_case(table, text, labels):
+    columns = choose_columns(table({"id": 1, labels: "a", text: "x"}))
+    assert columns == Columns((text,), (labels,))
+    assert columns.names() == (text, labels)
+
+
+def test_the_first_of_the_usual_names_wins_and_the_others_are_noted(table):
+    columns = choose_columns(table({"body": "", "tags": "", "Text": "", "labels": ""}))
+    assert (columns.text, columns.labels) == (("Text",), ("labels",))
+    assert columns.notes == (
+        "Column 'Text' is used; 'body' would have done as well.",
+        "Column 'labels' is used; 'tags' would have done as well.",
+    )
+
+
+def test_columns_can_be_named(table):
+    rows = table({"Title": "", "summary": "", "text": "", "field": "", "fold": "", "labels": "", "split": ""})
+    columns = choose_columns(rows, text_column=["title", "summary"], label_column="field", split_column="fold")
+    assert columns == Columns(("Title", "summary"), ("field",), split="fold")
+
+
+def test_several_label_columns_hold_0_and_1(table):
+    rows = table({"text": "", "a": 1, "b": 0, "labels": ""})
+    assert choose_columns(rows, label_column=["a", "b"]) == Columns(("text",), ("a", "b"), indicators=True)
+
+
+def test_columns_of_0_and_1_are_labels_where_no_column_is_named_so(table):
+    rows = table(
+        {"text": "x", "a": 1, "b": "0", "c": True, "year": 1, "id": 7},
+        {"text": "y", "a": 0, "b": "1", "c": False, "year": 9},
+    )
+    columns = choose_columns(rows)
+    assert columns.indicators
+    assert columns.labels == ("a", "b", "c")
+    assert columns.notes[0].endswith("the 3 columns of 0 and 1 are taken as labels; not used: year, id.")
+
+
+def test_one_column_of_0_and_1_is_not_enough(table):
+    with pytest.raises(DataError, match="no column for the labels"):
+        choose_columns(table({"text": "x", "flag": 1}))
+
+
+@pytest.mark.parametrize(
+    ("value", "yes"),
+    [(0, False), (1, True), ("0", False), (" 1 ", True), (1.0, True), (False, False), ("1.0", True), ("True", True)]
+    + [(value, None) for value in (2, "", None, "yes", 0.5, [1], "-1")],
+)
+def test_indicators(value, yes):
+    assert indicator(value) is yes
+
+
+def test_a_split_column_is_found(table):
+    assert choose_columns(table({"text": "", "labels": "", "Split": ""})).split == "Split"
+
+
+def test_files_that_are_splits_need_no_split_column(table):
+    rows = table({"text": "", "labels": "", "split": ""}, split="train")
+    columns = choose_columns(rows)
+    assert columns.split is None
+    assert columns.notes == ("Column 'split' is not used, since each file is a split.",)
+    assert choose_columns(rows, split_column="split").split == "split"
+
+
+def test_misspelt_usual_names_are_suggested(table):
+    with pytest.raises(DataError) as caught:
+        choose_columns(table({"id": 1, "Txt": "x", "labels": ""}))
+    assert "no column for the text" in caught.value.reason
+    assert caught.value.hint == "Columns: id, Txt, labels. Name it: text_column='Txt'?"
+    with pytest.raises(DataError, match=r"Name it: label_column='lables'\?"):
+        choose_columns(table({"text": "x", "lables": "a"}))
+
+
+@pytest.mark.parametrize("option", ["text_column", "label_column", "split_column"])
+def test_misspelt_given_names_are_suggested(table, option):
+    with pytest.raises(DataError) as caught:
+        choose_columns(table({"text": "", "labels": "", "summary": ""}), **{option: "sumary"})
+    assert caught.value.reason == f"no column 'sumary' ({option}=)"
+    assert caught.value.hint == "Columns: text, labels, summary. Nearest: 'summary'."
+
+
+def test_nothing_is_suggested_where_nothing_is_near(table):
+    with pytest.raises(DataError) as caught:
+        choose_columns(table({"text": "", "labels": ""}), text_column="qqqq")
+    assert caught.value.hint == "Columns: text, labels."
+
+
+def test_other_files_need_the_same_columns(table):
+    columns = Columns(("text",), ("labels",))
+    with pytest.raises(DataError, match=r"no column 'labels', which the other files have"):
+        require_columns(table({"text": "", "label": ""}), columns)
+    require_columns(table({"labels": "", "text": ""}), columns)
+    require_columns(table(), columns)
+
+
+def test_an_empty_file_is_an_error(table):
+    with pytest.raises(DataError, match="holds no rows"):
+        choose_columns(table())

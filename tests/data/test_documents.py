@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+from handmade import ROWS, as_jsonl, label_lists, single_labels, write
+from scipy.sparse import csr_array
+
+from abalone import load_corpus
+from abalone.data.errors import DataError
+
+
+def test_windows_files(tmp_path):
+    corpus = load_corpus(write(tmp_path / "a.csv", b"\xef\xbb\xbf" + single_labels(9).replace("\n", "\r\n").encode()))
+    assert corpus.label_names == ("a", "b", "c")
+    assert not any("\r" in text for _, split in corpus.splits() for text in split.texts)
+
+
+def test_several_text_columns_are_joined(tmp_path):
+    path = write(tmp_path / "a.csv", "title,body,labels,split\nT,B,a,train\n,only body,a,val\nonly title,,a,test\n")
+    corpus = load_corpus(path, text_column=["title", "body"])
+    assert [list(split.texts) for _, split in corpus.splits()] == [["T\nB"], ["only body"], ["only title"]]
+    assert corpus.provenance["columns"] == {"text": ["title", "body"], "labels": ["labels"], "split": "split"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (["a; b", "b"], ";"),
+        (["a|b", "b"], "|"),
+        (['"a, b"', "b"], ","),
+        (["a\tb", "b"], "\t"),
+        (['"[""a"", ""b""]"', '"[""b""]"'], None),
+        (["\"['a', 'b']\"", "['b']"], None),
+    ],
+)
+def test_delimited_labels(tmp_path, cells, separator):
+    path = write(tmp_path / "a.csv", f"text,labels,split\nx,{cells[0]},train\ny,{cells[1]},test\nz,,val\n")
+    corpus = load_corpus(path)
+    assert corpus.label_names == ("a", "b")
+    assert [label_lists(corpus, split) for _, split in corpus.splits()] == [[["a", "b"]], [[]], [["b"]]]
+    assert corpus.provenance["label_separator"] == separator
+
+
+def test_the_separator_is_found_once_for_all_files(tmp_path):
+    write(tmp_path / "train.csv", 'text,labels\nx,"food, drink"\ny,travel\n')
+    write(tmp_path / "test.csv", 'text,labels\nz,"food, drink; travel"\n')
+    corpus = load_corpus(tmp_path)
+    assert corpus.label_names == ("food, drink", "travel")
+    assert "Labels are split at ';', though ',' occur too; label_separator= changes that." in corpus.notes
+
+
+@pytest.mark.parametrize(
+    ("separator", "names"), [(" ", ("b", "b,", "c")), ("", ("b c", "b, c")), (",", ("b", "b c", "c"))]
+)
+def test_the_separator_can_be_given(tmp_path, separator, names):
+    path = write(tmp_path / "a.csv", 'text,labels,split\nx,"b, c",train\ny,b c,train\nz,,test\nw,,val\n')
+    assert load_corpus(path, label_separator=separator).label_names == names
+
+
+def test_brackets_are_text_where_a_separator_is_given(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels,split\nx,[new]; [urgent],train\ny,[new],val\nz,[urgent],test\n")
+    with pytest.raises(DataError, match=r"a\.csv:2: .*look like a list"):
+        load_corpus(path)
+    assert load_corpus(path, label_separator=";").label_names == ("[new]", "[urgent]")
+
+
+def test_labels_of_mixed_case_and_twice_in_a_row(tmp_path):
+    path = write(
+        tmp_path / "a.csv", "text,labels,split\nx,AI; ai;AI ;;,train\ny,ai,train\nz,AI,val\nw,ML,train\nv,ML,test\n"
+    )
+    corpus = load_corpus(path)
+    assert corpus.label_names == ("AI", "ML", "ai")
+    assert label_lists(corpus, corpus.train)[0] == ["AI", "ai"]
+    assert corpus.train.labels.data.tolist() == [1, 1, 1, 1]
+    assert "Documents that repeat a label, which counts once: 1." in corpus.notes
+    assert "Labels that differ only by case are kept apart: AI/ai." in corpus.notes
+
+
+def test_matrices_are_int32_csr_with_sorted_indices(tmp_path):
+    for _, split in load_corpus(write(tmp_path / "a.csv", single_labels(30))).splits():
+        assert isinstance(split.labels, csr_array)
+        assert split.labels.dtype == np.int32
+        assert split.labels.has_sorted_indices
+        assert set(split.labels.data.tolist()) == {1}
+
+
+def test_integers_are_sorted_as_numbers(tmp_path):
+    rows = [{"text": "x", "labels": [10, 9, 2], "split": "train"}, {"text": "y", "labels": 9, "split": "test"}]
+    corpus = load_corpus(write(tmp_path / "a.jsonl", as_jsonl([*rows, {**rows[1], "split": "val"}])))
+    assert corpus.label_names == ("2", "9", "10")
+
+
+def test_columns_of_0_and_1(tmp_path):
+    path = write(tmp_path / "a.csv", "abstract,cs.ai,cs.lg,cmp-lg,split\nx,1,1,0,train\ny,0,1,0,val\nz,0,0,0,test\n")
+    corpus = load_corpus(path)
+    assert corpus.label_names == ("cs.ai", "cs.lg")
+    assert [label_lists(corpus, split) for _, split in corpus.splits()] == [[["cs.ai", "cs.lg"]], [["cs.lg"]], [[]]]
+    assert "Label columns that are 0 in every document: cmp-lg." in corpus.notes
+    assert any("the 3 columns of 0 and 1 are taken as labels" in note for note in corpus.notes)
+    assert load_corpus(path, label_column=["cs.lg"]).label_names == ("cs.lg",)
+
+
+def test_vectors_of_0_and_1_have_no_names(tmp_path):
+    rows = [{"text": "x", "labels": [0, 1, 1]}, {"text": "y", "labels": [1, 0, 0]}]
+    with pytest.raises(DataError, match="0/1 vectors"):
+        load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows)))
+
+
+def test_documents_without_labels_are_counted(tmp_path):
+    rows = [*ROWS, {"text": "x", "labels": None, "split": "train"}, {"text": "y", "split": "train"}]
+    corpus = load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows)))
+    assert len(corpus.train) == 5
+    assert corpus.stats().unlabelled_documents == 3
+    assert "Documents without labels: 3." in corpus.notes
+
+
+def test_no_labels_at_all_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="no document has a label"):
+        load_corpus(write(tmp_path / "a.csv", "text,labels\nx,\ny,\n"))
+    with pytest.raises(DataError, match="no training document has a label"):
+        load_corpus(write(tmp_path / "a.csv", "text,labels,split\nx,,train\ny,a,test\n"))

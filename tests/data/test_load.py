@@ -1,0 +1,69 @@
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from handmade import ROWS, as_csv, as_dataset, write
+from scipy.sparse import csr_array
+
+from abalone import load_corpus
+from abalone.data import benchmarks
+from abalone.data.corpus import Corpus, Split
+from abalone.data.errors import DataError
+
+
+def test_provenance(tmp_path):
+    path = write(tmp_path / "papers.csv", as_csv(ROWS))
+    assert load_corpus(path).provenance == {
+        "source": "papers.csv",
+        "format": "csv",
+        "sha256": {"papers.csv": hashlib.sha256(path.read_bytes()).hexdigest()},
+        "columns": {"text": ["text"], "labels": ["labels"], "split": "split"},
+        "label_separator": ";",
+        "bad_rows": 0,
+        "split": {"origin": "column 'split'"},
+    }
+    json.dumps(load_corpus(as_dataset(ROWS)).provenance)
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    asked: list[Path | None] = []
+    split = Split(["x"], csr_array(np.ones((1, 1), dtype=np.int32)))
+    corpus = Corpus(split, split, split, ("a",), name="rcv1")
+    monkeypatch.setitem(benchmarks.BENCHMARKS, "rcv1", lambda path: asked.append(path) or corpus)
+    return asked
+
+
+def test_benchmarks_by_name(benchmark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rcv1").mkdir()  # of the same name, and not meant
+    assert load_corpus("rcv1").name == "rcv1"
+    assert load_corpus("rcv1", path="there").name == "rcv1"
+    assert benchmark == [None, Path("there")]
+    with pytest.raises(DataError, match="the folder holds no file"):
+        load_corpus("./rcv1")
+
+
+@pytest.mark.parametrize("option", [{"text_column": "x"}, {"label_separator": ";"}, {"skip_bad_rows": True}])
+def test_benchmarks_take_no_options(benchmark, option):
+    with pytest.raises(DataError, match="'rcv1' is a benchmark"):
+        load_corpus("rcv1", **option)
+    assert benchmark == []
+
+
+def test_a_path_goes_with_a_benchmark_only(tmp_path):
+    with pytest.raises(DataError, match="path= goes with the name of a benchmark"):
+        load_corpus(write(tmp_path / "a.csv", "text,labels\n"), path="there")
+
+
+def test_the_nearest_name_is_suggested(tmp_path):
+    with pytest.raises(DataError, match=r"(?s)neither a file.*Did you mean 'reuters'\? Benchmarks: .*arxiv-sample"):
+        load_corpus("reuter")
+    path = write(tmp_path / "papers.jsonl", "")
+    with pytest.raises(DataError, match=r"Did you mean '.*papers\.jsonl'\?"):
+        load_corpus(tmp_path / "papers.jsnl")
+    with pytest.raises(DataError) as caught:
+        load_corpus(str(path.parent / "nowhere" / "zzzz"))
+    assert caught.value.hint.startswith("Benchmarks: ")

@@ -1,0 +1,179 @@
+import csv
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abalone.data.errors import DataError
+from abalone.data.tables import BadRow, CsvTable, JsonTable, Row
+
+
+@pytest.fixture
+def csv_table(tmp_path):
+    def write(content: str | bytes, name: str = "a.csv", **options: str) -> CsvTable:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return CsvTable(path, **options)
+
+    return write
+
+
+@pytest.fixture
+def json_table(tmp_path):
+    def write(content: str | bytes, kind: str = "jsonl") -> JsonTable:
+        path = tmp_path / f"a.{kind}"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return JsonTable(path, format=kind)
+
+    return write
+
+
+def lines_and_values(table):
+    return [(row.line, dict(row.values) if isinstance(row, Row) else row.reason) for row in table.rows()]
+
+
+def test_lines_are_those_where_records_start(csv_table):
+    table = csv_table('text,labels\n"one\ntwo ""quoted"", and\n\nmore",a\n\nnext,b\n')
+    assert table.columns == ("text", "labels")
+    assert lines_and_values(table) == [
+        (2, {"text": 'one\ntwo "quoted", and\n\nmore', "labels": "a"}),
+        (7, {"text": "next", "labels": "b"}),
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_marks(csv_table, end, mark):
+    table = csv_table(mark + end.join(["text,labels", "x,a", '"y,z",b', ""]))
+    assert table.columns == ("text", "labels")
+    assert lines_and_values(table) == [(2, {"text": "x", "labels": "a"}), (3, {"text": "y,z", "labels": "b"})]
+
+
+@given(rows=st.lists(st.tuples(st.text(), st.text()).filter(any)))
+def test_whatever_the_csv_module_writes_comes_back(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("text", "labels"), *rows])
+    assert [tuple(row.values.values()) for row in CsvTable(path).rows()] == rows
+
+
+def test_tabs(csv_table):
+    table = csv_table("text\tlabels\nx, y; z\ta\n", name="a.tsv", format="tsv")
+    assert lines_and_values(table) == [(2, {"text": "x, y; z", "labels": "a"})]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_csv_as_spreadsheets_write_it_elsewhere(csv_table, separator):
+    table = csv_table(f'text{separator}labels\n"a{separator}b"{separator}c\n')
+    assert lines_and_values(table) == [(2, {"text": f"a{separator}b", "labels": "c"})]
+
+
+def test_fields_beyond_the_default_limit(csv_table):
+    table = csv_table(f"text,labels\n{'x' * 300_000},a\n")
+    (row,) = table.rows()
+    assert len(row.values["text"]) == 300_000
+
+
+def test_wrong_numbers_of_columns(csv_table):
+    table = csv_table("text,labels\nonly\nx,a\nx,y,z\n")
+    assert lines_and_values(table) == [
+        (2, "1 columns where the header has 2"),
+        (3, {"text": "x", "labels": "a"}),
+        (4, "3 columns where the header has 2"),
+    ]
+
+
+def test_a_stray_quote_swallows_no_rows_in_silence(csv_table):
+    rows = list(csv_table('text,labels\nx,a\n"open,b\ny,c\nz"z,d\nw,e\n').rows())
+    assert [type(row) for row in rows] == [Row, BadRow, Row]
+    assert rows[1].line == 3
+    assert "quotes" in rows[1].reason
+    assert rows[1].source == '"open,b\ny,c\nz"z,d\n'
+    assert rows[2].line == 6
+
+
+def test_undecodable_bytes_have_a_line_and_a_position(csv_table):
+    rows = list(csv_table(b'text,labels\nx,a\n"one\nn\xc3\xa9e caf\xe9",b\ny,c\n').rows())
+    assert [row.line for row in rows] == [2, 3, 5]
+    assert rows[1].reason == "byte 0xe9 at position 14 of the row is not UTF-8"
+    assert isinstance(rows[2], Row)
+
+
+def test_headers_have_to_be_sound(csv_table):
+    with pytest.raises(DataError, match=r"a\.csv:1: header: byte 0xff"):
+        _ = csv_table("text,labels\n".encode("utf-16")).columns
+    with pytest.raises(DataError, match=r"columns twice: x"):
+        _ = csv_table("x,x,y\n").columns
+    assert csv_table("").columns == ()
+    assert csv_table(" text , labels\n").columns == ("text", "labels")
+
+
+def test_json_lines(json_table):
+    table = json_table('\ufeff{"text": "a\\nb", "labels": ["x"]}\r\n\r\n{"text": "c", "id": 3}\r\n')
+    assert table.columns == ("text", "labels", "id")
+    assert lines_and_values(table) == [(1, {"text": "a\nb", "labels": ["x"]}), (3, {"text": "c", "id": 3})]
+
+
+def test_bad_json_lines(json_table):
+    rows = list(json_table(b'{"text": "a"}\n{"text": "b\n[1]\n{"text": "\xff"}\n{"text": "c"}').rows())
+    assert [row.line for row in rows] == [1, 2, 3, 4, 5]
+    assert [row.reason for row in rows if isinstance(row, BadRow)] == [
+        "not JSON: Unterminated string starting at at position 10",
+        "a JSON object expected, found list",
+        "byte 0xff at position 11 of the row is not UTF-8",
+    ]
+    assert rows[1].source == '{"text": "b'
+
+
+def test_a_file_of_nothing_but_bad_lines_is_an_error_at_once(json_table):
+    with pytest.raises(DataError, match=r"a\.jsonl:1: not JSON"):
+        _ = json_table("text,labels\nx,a\n").columns
+
+
+def test_line_separators_inside_json_strings_end_no_line(json_table):
+    (row,) = json_table('{"text": "a\u2028b\x85c"}\n').rows()
+    assert row.values == {"text": "a\u2028b\x85c"}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_lists(json_table, indent):
+    objects = [{"text": "a", "labels": ["x", "y"]}, {"text": "[b]", "labels": []}]
+    table = json_table("\n" + json.dumps(objects, indent=indent) + "\n", kind="json")
+    assert [row.values for row in table.rows()] == objects
+    assert [row.line for row in table.rows()] == ([3, 10] if indent else [2, 2])
+
+
+def test_json_lines_called_json(json_table):
+    assert lines_and_values(json_table('{"text": "a"}\n{"text": "b"}\n', kind="json")) == [
+        (1, {"text": "a"}),
+        (2, {"text": "b"}),
+    ]
+
+
+def test_an_empty_json_list(json_table):
+    table = json_table(" [ ]\n", kind="json")
+    assert table.columns == ()
+    assert list(table.rows()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('[{"a": 1},\n{"a": 2}', 2, "the file ends"),
+        ('[{"a": 1}\n{"a": 2}]', 2, "found '{'"),
+        ('[{"a": 1},\n\n{"a": oops}]', 3, "Expecting value"),
+        ("[", 1, "Expecting value"),
+        ('[{"a": 1}]\n[{"a": 2}]', 1, "closing ']' expected"),
+    ],
+)
+def test_broken_json_lists(json_table, text, line, reason):
+    with pytest.raises(DataError, match="not JSON") as caught:
+        list(json_table(text, kind="json").rows())
+    assert caught.value.line == line
+    assert reason in caught.value.reason
+
+
+def test_items_of_json_lists_that_are_no_objects(json_table):
+    rows = list(json_table('[{"a": 1},\n"b"]', kind="json").rows())
+    assert rows[1] == BadRow(2, "a JSON object expected, found str", '"b"')

