@@ -7,11 +7,14 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from abalone import __version__
 from abalone.cli import app
+from abalone.config import Config
+from abalone.data.corpus import gini
 from abalone.data.errors import DataError
 
 
@@ -128,6 +131,24 @@ def test_mistakes_end_in_a_message_and_status_2(
     loading(monkeypatch, raised)
     result = run("stats", "anything")
     assert (result.exit_code, result.stderr, result.stdout) == (2, told, "")
+
+
+def test_a_setting_that_our_code_refuses_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abalone.data.load.load_corpus", lambda *_, **__: Config(epochs=-1))
+    result = run("stats", "anything")
+    assert (result.exit_code, result.stderr) == (2, "error: epochs must be at least 0, got -1\n")
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        lambda *_, **__: np.zeros(3).reshape(2),
+        lambda *_, **__: gini(np.array(["x"])),  # numpy raises it from a line of ours
+    ],
+)
+def test_a_value_error_of_another_library_is_a_bug(bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abalone.data.load.load_corpus", bug)
+    assert isinstance(run("stats", "anything").exception, ValueError)
 
 
 def test_bugs_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:

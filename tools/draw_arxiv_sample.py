@@ -11,17 +11,18 @@ import json
 import lzma
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from abalone.data.benchmarks import read_jsonl
 from abalone.data.benchmarks.arxiv import FIELDS, SAMPLE_SEED
+from abalone.data.benchmarks.release import read_jsonl
 
 SAMPLE = Path(__file__).parents[1] / "src" / "abalone" / "data" / "sample"
 # split: documents, and how many a label gets at least (or all it has, where that is less)
 SIZES = {"train": (5_000, 20), "val": (1_000, 6), "test": (1_500, 8)}
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 
 def main(source: Path) -> None:

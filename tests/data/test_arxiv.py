@@ -45,7 +45,7 @@ def test_missing_and_cut_files_are_named(tmp_path):
     write(tmp_path)
     cut = tmp_path / "val.jsonl.xz"
     cut.write_bytes(cut.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"val\.jsonl\.xz:\d+: cannot be decompressed"):
+    with pytest.raises(DataError, match=r"val\.jsonl\.xz: cannot be read"):
         BENCHMARKS["arxiv"](tmp_path)
     cut.unlink()
     with pytest.raises(DataError, match=r"val\.jsonl\.xz is missing"):

@@ -22,6 +22,8 @@ GOOD = {"text": "x", "labels": ["a"], "split": "train"}
         ('{"text": null, "labels": ["a"], "split": "train"}', "no text in column 'text'"),
         ('{"text": 5, "labels": ["a"], "split": "train"}', "the text in column 'text' is no string but int: 5"),
         ('{"text": "a\\ud83d", "labels": ["a"], "split": "train"}', "half a surrogate pair at position 2"),
+        ('{"text": "y", "labels": ["b\\ud83d"], "split": "train"}', "half a surrogate pair at position 2"),
+        ('{"text": "y", "labels": "c; b\\ud83d", "split": "train"}', "half a surrogate pair at position 5"),
         ('{"text": "y", "labels": [1.5], "split": "train"}', "the label 1.5 is neither a string nor an integer"),
         ('{"text": "y", "labels": {"a": 1}, "split": "train"}', "is neither a string nor an integer"),
         ('{"text": "y", "labels": ["a"], "split": "holdout"}', "unknown split 'holdout'"),
@@ -119,7 +121,7 @@ def test_nothing_is_half_written_when_reading_fails_later(tmp_path):
 def test_a_report_that_cannot_be_written_is_an_error(tmp_path):
     path = write(tmp_path / "a.csv", "text,labels\n,a\n")
     with pytest.raises(DataError, match="rows left out cannot be written"):
-        load_corpus(path, skip_bad_rows=tmp_path / "nowhere" / "report.jsonl")
+        load_corpus(path, skip_bad_rows=path / "report.jsonl")
 
 
 def test_nothing_but_bad_rows(tmp_path):

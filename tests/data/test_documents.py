@@ -93,7 +93,7 @@ def test_columns_of_0_and_1(tmp_path):
     corpus = load_corpus(path)
     assert corpus.label_names == ("cs.ai", "cs.lg")
     assert [label_lists(corpus, split) for _, split in corpus.splits()] == [[["cs.ai", "cs.lg"]], [["cs.lg"]], [[]]]
-    assert "Label columns that are 0 in every document: cmp-lg." in corpus.notes
+    assert "No document carries 1 of the labels: cmp-lg." in corpus.notes
     assert any("the 3 columns of 0 and 1 are taken as labels" in note for note in corpus.notes)
     assert load_corpus(path, label_column=["cs.lg"]).label_names == ("cs.lg",)
 

@@ -1,16 +1,10 @@
-import gzip
-import zipfile
-
 import pytest
+from handmade import COMPRESS
+from made_up_rcv1 import TRAIN, record, same, write_tokens
 
 from abalone.data.benchmarks import BENCHMARKS, rcv1
-from abalone.data.benchmarks.rcv1 import QRELS, TOKENS, ancestors
+from abalone.data.benchmarks.rcv1 import QRELS, TOKENS
 from abalone.data.errors import DataError
-
-# id -> topics: 40 training documents, 8 test documents
-TRAIN = {2286 + 3 * i: ["CCAT", "C15", *(["GCAT"] if i < 29 else [])] for i in range(40)}
-TEST = {26151 + i: ["C15", "GCAT"] for i in range(8)}
-PARTS = [TRAIN, *(dict(list(TEST.items())[start : start + 2]) for start in range(0, 8, 2))]
 
 
 @pytest.fixture(autouse=True)
@@ -25,48 +19,6 @@ def folder(tmp_path):
     place.mkdir()
     write_tokens(place)
     return place
-
-
-def record(document):
-    return f".I {document}\n.W\nrecov excit {document}\nmexic bank\n\n"
-
-
-def write_tokens(place, end="\n"):
-    for name, part in zip(TOKENS, PARTS, strict=True):
-        (place / name).write_text("".join(map(record, part)), "latin-1", newline=end)
-    lines = (f"{topic} {document} 1\n" for part in PARTS for document, topics in part.items() for topic in topics)
-    (place / QRELS).write_text("".join(lines), "latin-1", newline=end)
-
-
-def newsitem(document, topics, text="Some &lt;news&gt; &#233;t&#xe9;."):
-    codes = "".join(f'<code code="{topic}"><editdetail attribution="X"/></code>' for topic in topics)
-    return f"""<?xml version="1.0" encoding="iso-8859-1" ?>
-<newsitem itemid="{document}" id="root" date="1996-08-20" xml:lang="en">
-<title>USA: Caf\xe9 {document}.</title><headline>Caf\xe9 {document}.</headline><dateline>NY</dateline>
-<text><p>{text}</p>
-<p>And more.</p></text><copyright>(c) someone</copyright>
-<metadata><codes class="bip:countries:1.0"><code code="USA"/></codes>
-<codes class="bip:topics:1.0">{codes}</codes></metadata></newsitem>""".encode("latin-1")
-
-
-def leaves(topics):
-    """What the raw XML has: topics without their ancestors."""
-    return [topic for topic in topics if topic != "CCAT"]
-
-
-def write_xml(place, extra=()):
-    items = [(document, newsitem(document, leaves(topics))) for part in PARTS for document, topics in part.items()]
-    for document, content in [*items, *extra]:
-        day = place / f"day{document % 2}"
-        day.mkdir(parents=True, exist_ok=True)
-        (day / f"{document}newsML.xml").write_bytes(content)
-
-
-def same(one, other):
-    return one.label_names == other.label_names and all(
-        list(a.texts) == list(b.texts) and (a.labels != b.labels).nnz == 0
-        for (_, a), (_, b) in zip(one.splits(), other.splits(), strict=True)
-    )
 
 
 def test_prepared_as_in_the_paper(folder):
@@ -176,20 +128,29 @@ def test_ids_outside_both_ranges_are_left_out_and_counted(folder):
     assert any(note.startswith("2 documents with ids outside 2286–810596") for note in corpus.notes)
 
 
-def test_compressed_as_distributed_and_windows_line_ends(folder, tmp_path):
-    plain = BENCHMARKS["rcv1"](folder)
-    packed, windows = tmp_path / "packed", tmp_path / "windows"
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_files(folder, tmp_path, suffix):
+    packed = tmp_path / "packed"
     packed.mkdir()
-    windows.mkdir()
     for file in folder.iterdir():
-        (packed / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-    write_tokens(windows, end="\r\n")
-    assert same(BENCHMARKS["rcv1"](packed), plain)
-    assert same(BENCHMARKS["rcv1"](windows), plain)
-    cut = packed / f"{TOKENS[0]}.gz"
-    cut.write_bytes(cut.read_bytes()[:-30])
-    with pytest.raises(DataError, match=r"tokens_train\.dat\.gz:\d+: cannot be decompressed"):
-        BENCHMARKS["rcv1"](packed)
+        (packed / f"{file.name}{suffix}").write_bytes(COMPRESS[suffix](file.read_bytes()))
+    assert same(BENCHMARKS["rcv1"](packed), BENCHMARKS["rcv1"](folder))
+
+
+def test_windows_line_ends(folder, tmp_path):
+    (tmp_path / "windows").mkdir()
+    write_tokens(tmp_path / "windows", end="\r\n")
+    assert same(BENCHMARKS["rcv1"](tmp_path / "windows"), BENCHMARKS["rcv1"](folder))
+
+
+@pytest.mark.parametrize("suffix", list(COMPRESS)[1:])
+def test_a_cut_archive(folder, suffix):
+    plain = folder / TOKENS[0]
+    cut = folder / f"{TOKENS[0]}{suffix}"
+    cut.write_bytes(COMPRESS[suffix](plain.read_bytes())[:-30])
+    plain.unlink()
+    with pytest.raises(DataError, match=rf"tokens_train\.dat\{suffix}: cannot be read.*\n.*in full"):
+        BENCHMARKS["rcv1"](folder)
 
 
 def test_missing_files_are_named(folder, tmp_path):
@@ -212,71 +173,3 @@ def test_an_empty_topics_file(folder):
     (folder / QRELS).write_text("")
     with pytest.raises(DataError, match="no topic has 30 training documents"):
         BENCHMARKS["rcv1"](folder)
-
-
-def test_raw_xml_gets_its_ancestors_and_the_same_split(folder, tmp_path):
-    write_xml(tmp_path / "xml")
-    xml, tokens = BENCHMARKS["rcv1"](tmp_path / "xml"), BENCHMARKS["rcv1"](folder)
-    assert xml.label_names == tokens.label_names
-    ids = [
-        [[int(text.split()[i].rstrip(".")) for text in s.texts] for _, s in c.splits()]
-        for c, i in ((xml, 1), (tokens, 2))
-    ]
-    assert ids[0] == ids[1]
-    assert xml.test.texts[0] == "Café 26151.\nSome <news> été.\nAnd more."
-    assert xml.test.labels.toarray().tolist() == [[1, 1]] * 8  # every C15 lies under CCAT
-
-
-def test_zips_are_read_without_unpacking(tmp_path):
-    loose, packed = tmp_path / "loose", tmp_path / "packed"
-    write_xml(loose)
-    packed.mkdir()
-    for day in loose.iterdir():
-        with zipfile.ZipFile(packed / f"{day.name}.zip", "w") as archive:
-            archive.writestr("readme.txt", "no news")
-            for file in day.iterdir():
-                archive.write(file, file.name)
-    assert same(BENCHMARKS["rcv1"](packed), BENCHMARKS["rcv1"](loose))
-    assert sorted(p.name for p in packed.iterdir()) == ["day0.zip", "day1.zip"]
-    (packed / "day0.zip").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(DataError, match=r"day0\.zip: not a readable zip"):
-        BENCHMARKS["rcv1"](packed)
-
-
-def test_raw_documents_that_are_not_of_rcv1_v2(tmp_path):
-    bare = newsitem(26190, ["C15"]).replace(b'<code code="USA"/>', b"")
-    write_xml(tmp_path, [(26180, newsitem(26180, [])), (26190, bare), (5, b"<codes/>")])
-    corpus = BENCHMARKS["rcv1"](tmp_path)
-    assert len(corpus.test) == 9
-    assert "1 documents have no topic code and are left out, as in RCV1-v2." in corpus.notes
-    assert any(note.startswith("1 documents have no region code") for note in corpus.notes)
-    assert "1 XML files are not news items." in corpus.notes
-
-
-def test_a_topics_file_beside_the_xml_decides(folder, tmp_path):
-    write_xml(tmp_path / "xml", [(26190, newsitem(26190, ["C15"]))])
-    (tmp_path / "xml" / QRELS).write_bytes((folder / QRELS).read_bytes())
-    corpus, tokens = BENCHMARKS["rcv1"](tmp_path / "xml"), BENCHMARKS["rcv1"](folder)
-    assert (corpus.test.labels != tokens.test.labels).nnz == 0
-    assert f"1 documents are not in {QRELS} and are left out, as in RCV1-v2." in corpus.notes
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (newsitem(26190, ["C15"])[:-30], r"26190newsML\.xml:\d+: not well-formed XML"),
-        (newsitem("", ["C15"]), r"26190newsML\.xml: the news item has the itemid ''"),
-    ],
-)
-def test_damaged_xml_is_named(tmp_path, content, reason):
-    write_xml(tmp_path, [(26190, content)])
-    with pytest.raises(DataError, match=reason):
-        BENCHMARKS["rcv1"](tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("topic", "above"),
-    [("C1511", ["C151", "C15", "CCAT"]), ("E12", ["ECAT"]), ("GSPO", ["GCAT"]), ("MCAT", []), ("1POL", []), ("", [])],
-)
-def test_the_topics_above_a_topic(topic, above):
-    assert ancestors(topic) == above

@@ -119,7 +119,7 @@ def test_bad_json_lines(json_table):
     rows = list(json_table(b'{"text": "a"}\n{"text": "b\n[1]\n{"text": "\xff"}\n{"text": "c"}').rows())
     assert [row.line for row in rows] == [1, 2, 3, 4, 5]
     assert [row.reason for row in rows if isinstance(row, BadRow)] == [
-        "not JSON: Unterminated string starting at at position 10",
+        "not JSON: Unterminated string starting at position 10",
         "a JSON object expected, found list",
         "byte 0xff at position 11 of the row is not UTF-8",
     ]

@@ -1,17 +1,14 @@
 import os
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from abalone.data.cache import PARTIAL
 from abalone.data.errors import DataError
-from abalone.data.texts import BLOB, MappedTexts, TextWriter, build_once, source_key
+from abalone.data.texts import BLOB, MappedTexts, TextWriter, take
 
-TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "lone \ud800 surrogate", "last"]
+TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "last but one", "last"]
 
 
 @pytest.fixture
@@ -81,63 +78,37 @@ def test_damage_is_noticed(folder):
         MappedTexts(folder.parent)
 
 
-def test_the_key_follows_the_files_and_the_preparation(tmp_path):
-    file = tmp_path / "source"
-    file.write_text("one")
-    os.utime(file, ns=(1, 1))
-    keys = {source_key([file], "1"), source_key([file], "2"), source_key([file, file], "1")}
-    os.utime(file, ns=(1, 2))
-    keys.add(source_key([file], "1"))
-    file.write_text("four")
-    os.utime(file, ns=(1, 1))
-    keys.add(source_key([file], "1"))
-    assert len(keys) == 5
+def written(folder: Path, texts: list[str]) -> MappedTexts:
+    with TextWriter(folder) as writer:
+        for text in texts:
+            writer.append(text)
+    return MappedTexts(folder)
 
 
-def test_build_once_builds_once(tmp_path):
-    calls = []
+def test_the_fingerprint_follows_the_texts_and_their_order_but_not_their_place(tmp_path):
+    texts = written(tmp_path / "a", ["one", "two", "three"])
+    assert written(tmp_path / "b", ["one", "two", "three"]).fingerprint() == texts.fingerprint()
+    others = [
+        written(tmp_path / "c", ["one", "two", "four"]),
+        written(tmp_path / "d", ["onet", "wo", "three"]),
+        written(tmp_path / "e", ["one", "two"]),
+        texts.select(np.array([0, 1])),
+        texts.select(np.array([1, 0])),
+        texts.select(np.array([], dtype=int)),
+    ]
+    assert len({other.fingerprint() for other in [texts, *others]}) == 1 + len(others)
+    assert (
+        texts.select(np.array([2, 0])).select(np.array([1])).fingerprint() == texts.select(np.array([0])).fingerprint()
+    )
 
-    def build(folder: Path) -> None:
-        calls.append(folder)
-        (folder / "made").touch()
 
-    for _ in range(2):
-        assert build_once(tmp_path / "a" / "b", build) == tmp_path / "a" / "b"
-    assert len(calls) == 1
-    assert (tmp_path / "a" / "b" / "made").exists()
-    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b"]
-
-
-def test_a_failed_build_leaves_nothing(tmp_path):
-    def build(folder: Path) -> None:
-        (folder / "half").touch()
-        raise DataError("bad source")
-
-    with pytest.raises(DataError, match="bad source"):
-        build_once(tmp_path / "cache", build)
+def test_half_characters_are_not_written(tmp_path):
+    with pytest.raises(UnicodeEncodeError):
+        written(tmp_path, ["lone \ud800 surrogate"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_builds_at_once_one_wins_and_all_use_it(tmp_path):
-    both_inside = threading.Barrier(2, timeout=10)
-
-    def build(folder: Path) -> None:
-        both_inside.wait()
-        (folder / "by").write_text(folder.name)
-
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: build_once(tmp_path / "cache", build), range(2)))
-    assert results == [tmp_path / "cache"] * 2
-    assert [p.name for p in tmp_path.iterdir()] == ["cache"]
-    assert (tmp_path / "cache" / "by").exists()
-
-
-def test_what_killed_builds_left_is_removed_after_a_day(tmp_path):
-    old, young = (tmp_path / f".cache.{age}{PARTIAL}" for age in ("old", "young"))
-    for left in (old, young):
-        left.mkdir()
-        (left / BLOB).touch()
-    os.utime(old, (0, 0))
-    build_once(tmp_path / "cache", lambda folder: None)
-    assert not old.exists()
-    assert young.exists()
+def test_taking_rows_leaves_texts_where_they_are(folder):
+    mapped, listed = (take(texts, np.array([3, 0])) for texts in (MappedTexts(folder), TEXTS))
+    assert isinstance(mapped, MappedTexts)
+    assert list(mapped) == listed == [TEXTS[3], TEXTS[0]]

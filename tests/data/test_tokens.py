@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from abalone.data import tokens as tokens_module
-from abalone.data.cache import PARTIAL, cache_dir, written_whole
 from abalone.data.errors import DataError
+from abalone.data.texts import MappedTexts, TextWriter
 from abalone.data.tokens import PlainTokenizer, tokenize
 
 WORDS = ["the", "tail", "of", "a", "long", "distribution", "has", "many", "rare", "labels", "and", "few", "documents"]
@@ -140,6 +140,21 @@ def test_moving_a_boundary_between_texts_changes_the_key(tokenizer: PreTrainedTo
     moved = tokenize(["the tailrare", ""], tokenizer, cache=tmp_path)
     assert joined.lengths().tolist() == [4, 3]
     assert moved.lengths().tolist() == [4, 2]
+
+
+def test_mapped_texts_are_not_read_to_find_their_tokens(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TextWriter(tmp_path / "texts") as writer:
+        for text in TEXTS:
+            writer.append(text)
+    texts, cache = MappedTexts(tmp_path / "texts"), tmp_path / "cache"
+    backwards = texts.select(np.arange(len(TEXTS))[::-1])
+    first, reverse = tokenize(texts, tokenizer, cache=cache), tokenize(backwards, tokenizer, cache=cache)
+    assert first.document(0).tolist() == reverse.document(len(TEXTS) - 1).tolist() == tokenizer(TEXTS[0])["input_ids"]
+    monkeypatch.setattr(MappedTexts, "__getitem__", None)
+    np.testing.assert_array_equal(tokenize(texts, tokenizer, cache=cache).ids, first.ids)
+    np.testing.assert_array_equal(tokenize(backwards, tokenizer, cache=cache).ids, reverse.ids)
 
 
 def test_ids_are_mapped_from_a_file_that_safetensors_reads(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
@@ -292,8 +307,6 @@ def test_the_default_folder(
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path))
     tokenize(TEXTS, tokenizer)
     assert only_file(tmp_path / "tokens").suffix == ".safetensors"
-    monkeypatch.delenv("ABALONE_CACHE")
-    assert cache_dir() == Path.home() / ".cache" / "abalone"
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -350,15 +363,3 @@ def test_forks_draw_no_remark_and_the_choice_of_the_user_stands(
     assert os.waitpid(child, 0)[1] == 0
     assert os.environ.get("TOKENIZERS_PARALLELISM") == chosen
     assert capfd.readouterr().err == ""
-
-
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    old, young = tmp_path / f".old{PARTIAL}", tmp_path / f".young{PARTIAL}"
-    for file in (old, young):
-        file.touch()
-    os.utime(old, (0, 0))
-    with written_whole(tmp_path / "result") as file:
-        file.write(b"whole")
-    assert (tmp_path / "result").read_bytes() == b"whole"
-    assert young.exists()
-    assert not old.exists()

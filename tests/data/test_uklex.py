@@ -1,7 +1,7 @@
-import gzip
 import json
 
 import pytest
+from handmade import COMPRESS
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.errors import DataError
@@ -38,6 +38,7 @@ def test_a_label_unseen_in_training_and_a_document_without_labels_are_reported(t
     assert corpus.unseen_labels == ("FISHERIES",)
     assert corpus.test.labels.toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
     assert any("FISHERIES" in note for note in corpus.notes)
+    assert any(note.startswith("In one split only: EDUCATION (train), FISHERIES (test)") for note in corpus.notes)
     assert "1 test documents carry no label." in corpus.notes
 
 
@@ -49,21 +50,24 @@ def test_the_paper_uses_69_labels_so_that_file_comes_first(tmp_path):
     assert BENCHMARKS["uklex"](tmp_path / "uk-lex18.jsonl").name == "uk-lex18"
 
 
-def test_windows_line_ends_a_byte_order_mark_and_compression(tmp_path):
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_windows_line_ends_a_byte_order_mark_and_compression(tmp_path, suffix):
     lines = "\ufeff" + "\r\n".join(json.dumps(record) for record in RECORDS) + "\r\n\r\n"
-    (tmp_path / "uk-lex69.jsonl.gz").write_bytes(gzip.compress(lines.encode("utf-8")))
+    (tmp_path / f"uk-lex69.jsonl{suffix}").write_bytes(COMPRESS[suffix](lines.encode("utf-8")))
     assert list(BENCHMARKS["uklex"](tmp_path).train.texts) == ["Road Act\nNo parking.", "School Act\nGo to school."]
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"title": "cut', "not a JSON object"),
-        ("[1, 2]", "not a JSON object"),
+        ('{"title": "cut', "not JSON: Unterminated string"),
+        ("[1, 2]", "a JSON object expected, found list"),
         (json.dumps({**RECORDS[0], "data_type": "valid"}), "data_type 'valid' is none of train, dev, test"),
         (json.dumps({**RECORDS[0], "labels": "TRANSPORT"}), "field 'labels' is str, not list"),
         (json.dumps({**RECORDS[0], "labels": [1]}), "field 'labels' holds more than strings"),
         (json.dumps({"title": "only"}), "field 'body' is missing"),
+        (json.dumps({**RECORDS[0], "body": "x\ud83d"}), "field 'body' has half a surrogate pair at position 2"),
+        (json.dumps({**RECORDS[0], "labels": ["A", "\ud83d"]}), "field 'labels' has half a surrogate pair"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, line, reason):
@@ -77,7 +81,7 @@ def test_bad_lines_are_named(tmp_path, line, reason):
 def test_undecodable_bytes_are_named(tmp_path):
     file = write(tmp_path / "uk-lex69.jsonl")
     file.write_bytes(file.read_bytes() + b'{"title": "caf\xe9"}\n')
-    with pytest.raises(DataError, match=r"uk-lex69\.jsonl:6: byte 0xe9 is no utf-8"):
+    with pytest.raises(DataError, match=r"uk-lex69\.jsonl:6: byte 0xe9 at position 15 of the row is not UTF-8"):
         BENCHMARKS["uklex"](tmp_path)
 
 

@@ -1,18 +1,18 @@
 """From documents to a `Corpus`: splits, label columns, and the findings a person should know of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.corpus import Corpus, Split
+from abalone.data.corpus import SPLITS, Corpus, Split
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
-from abalone.data.labels import differing_by_case, in_order, label_matrix
+from abalone.data.labels import differing_by_case
 from abalone.data.split import iterative_split, lacking, stratified_holdout
+from abalone.data.texts import take
 
-SPLITS = ("train", "validation", "test")
 SHARES = (0.8, 0.1, 0.1)
 HOLDOUT = 0.1
 NAMED = 10  # names in a note, before it only counts
@@ -22,13 +22,13 @@ NAMED = 10  # names in a note, before it only counts
 class _Partition:
     """The documents of each split, and how they came there."""
 
-    rows: list[np.ndarray]  # of train, validation, test
+    rows: dict[str, np.ndarray]
     provenance: dict[str, object]
     notes: list[str] = field(default_factory=list)
 
 
 def assemble(documents: Documents, *, name: str, origin: str, seed: int, provenance: Mapping[str, object]) -> Corpus:
-    """Build the corpus.
+    """Build the corpus of a user's documents; splits that are missing are made.
 
     Args:
         documents: texts, labels and, where they are known, splits.
@@ -37,25 +37,54 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         seed: of the splits that are made here.
         provenance: what is known so far.
     """
-    notes = list(documents.notes)
-    labels = [tuple(dict.fromkeys(carried)) for carried in documents.labels]
-    names = in_order(label for carried in labels for label in carried)
-    matrix = label_matrix(labels, names)  # [n, L], over all documents
+    names, labels = documents.label_matrix()  # [n, L]
     if not names:
         raise DataError("no document has a label", path=name)
-    partition = _partition(matrix, documents.splits, names, origin, seed)
-    notes += _label_findings(documents.labels, labels, names) + partition.notes
+    partition = _partition(labels, documents.rows(), names, origin, seed)
+    return build_corpus(
+        documents.texts,
+        labels,
+        names,
+        partition.rows,
+        name=name,
+        provenance={**provenance, "split": partition.provenance},
+        notes=[*documents.notes, *_label_findings(documents, names), *partition.notes],
+    )
 
-    held = np.stack([matrix[rows].sum(axis=0) for rows in partition.rows])  # [3, L]
+
+def build_corpus(
+    texts: Sequence[str],
+    labels: csr_array,
+    names: list[str],
+    rows: Mapping[str, np.ndarray],
+    *,
+    name: str,
+    provenance: Mapping[str, object],
+    notes: Iterable[str] = (),
+) -> Corpus:
+    """The corpus of documents whose splits are decided.
+
+    A label without a training document loses its column and is reported, as are labels of one split only.
+
+    Args:
+        texts: of all documents, in memory or mapped.
+        labels: 0/1, [n, L].
+        names: of the labels.
+        rows: the documents of each split.
+        name: of the corpus.
+        provenance: where it came from and how it was prepared.
+        notes: findings so far.
+    """
+    if not rows["train"].size:
+        raise DataError("there are no training documents", path=name)
+    held = np.stack([labels[rows[split]].sum(axis=0) for split in SPLITS])  # [3, L]
     trained = np.flatnonzero(held[0])
-    unseen = tuple(names[label] for label in np.flatnonzero(held[0] == 0))
     if not trained.size:
         raise DataError("no training document has a label", path=name)
-    if unseen:
-        notes.append(unseen_message(unseen))
-    notes += _one_split_only(held, names)
+    unseen = tuple(names[label] for label in np.flatnonzero(held[0] == 0))
+    findings = [unseen_message(unseen)] if unseen else []
     train, validation, test = (
-        Split([documents.texts[row] for row in rows], csr_array(matrix[rows][:, trained])) for rows in partition.rows
+        Split(take(texts, rows[split]), _columns(labels[rows[split]], trained)) for split in SPLITS
     )
     return Corpus(
         train,
@@ -63,15 +92,27 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         test,
         label_names=tuple(names[label] for label in trained),
         name=name,
-        provenance={**provenance, "split": partition.provenance},
+        provenance=provenance,
         unseen_labels=unseen,
-        notes=tuple(notes),
+        notes=(*notes, *findings, *_one_split_only(held, names)),
     )
+
+
+def _columns(labels: csr_array, wanted: np.ndarray) -> csr_array:
+    selected = csr_array(labels[:, wanted])
+    selected.sort_indices()
+    return selected
 
 
 def unseen_message(unseen: Iterable[str]) -> str:
     """What to tell of labels that no training document carries."""
     return f"In no training document, so left out of training and scoring: {listed(unseen)}."
+
+
+def uncarried_notes(documents: Documents, names: Iterable[str]) -> list[str]:
+    """What to tell of labels that the source has a place for but that are not among the `names` carried."""
+    uncarried = sorted(set(documents.offered) - set(names))
+    return [f"No document carries {len(uncarried)} of the labels: {listed(uncarried)}."] if uncarried else []
 
 
 def listed(names: Iterable[str]) -> str:
@@ -81,58 +122,55 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(every[:NAMED]) + more
 
 
-def _partition(matrix: csr_array, given: list[str | None], names: list[str], origin: str, seed: int) -> _Partition:
+def _partition(labels: csr_array, given: dict[str, np.ndarray], names: list[str], origin: str, seed: int) -> _Partition:
     """Take the splits that are given and make those that are missing."""
-    of_row = np.array([split or "" for split in given])
-    train, validation, test = (np.flatnonzero(of_row == split) for split in SPLITS)
+    train, validation, test = (given[split] for split in SPLITS)
     if not validation.size and not test.size:
-        rows = iterative_split(matrix, SHARES, seed)
+        parts = iterative_split(labels, SHARES, seed)
         made: dict[str, object] = {"origin": "stratified", "seed": seed, "shares": list(SHARES)}
         notes = ["No split was given: one was made by iterative stratification, 80/10/10."]
-        notes += _exceptions(matrix, rows, names, SPLITS, made)
-        return _Partition(rows, made, notes)
+        notes += _exceptions(labels, parts, names, made)
+        return _Partition(dict(zip(SPLITS, parts, strict=True)), made, notes)
     if not train.size:
         raise DataError(f"no document is in the training split (given by {origin})")
     made = {"origin": origin}
     notes = []
     if not validation.size:
-        of_train = matrix[train]
-        parts = stratified_holdout(of_train, HOLDOUT, seed)
+        of_train = labels[train]
+        kept, held_out = stratified_holdout(of_train, HOLDOUT, seed)
         notes.append("No validation split was given: a stratified tenth of train was split off.")
         made |= {"validation": "stratified from train", "seed": seed, "shares": [1 - HOLDOUT, HOLDOUT]}
-        notes += _exceptions(of_train, list(parts), names, SPLITS[:2], made)
-        train, validation = (train[part] for part in parts)
+        notes += _exceptions(of_train, [kept, held_out], names, made)
+        train, validation = train[kept], train[held_out]
     if not test.size:
         notes.append("No test split was given: test is empty.")
-    return _Partition([train, validation, test], made, notes)
+    return _Partition({"train": train, "validation": validation, "test": test}, made, notes)
 
 
-def _exceptions(
-    matrix: csr_array, parts: list[np.ndarray], names: list[str], splits: tuple[str, ...], made: dict[str, object]
-) -> list[str]:
+def _exceptions(labels: csr_array, parts: list[np.ndarray], names: list[str], made: dict[str, object]) -> list[str]:
     """Labels that stratification could not put everywhere: all in the provenance, the first few in notes."""
     absent = {
-        split: [names[label] for label in labels]
-        for split, labels in zip(splits, lacking(matrix, parts), strict=True)
-        if labels.size
+        split: [names[label] for label in missing]
+        for split, missing in zip(SPLITS, lacking(labels, parts), strict=False)
+        if missing.size
     }
-    frequencies = matrix.sum(axis=0)
+    frequencies = labels.sum(axis=0)
     few = [names[label] for label in np.flatnonzero((frequencies > 0) & (frequencies < len(parts)))]
     made |= {"exceptions": absent, "too_few_documents": few}
     notes = [
-        f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(labels)}."
-        for split, labels in absent.items()
+        f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(missing)}."
+        for split, missing in absent.items()
     ]
     if few:
         notes.append(f"With fewer than {len(parts)} documents, so not in every split: {listed(few)}.")
     return notes
 
 
-def _label_findings(written: list[tuple[str, ...]], distinct: list[tuple[str, ...]], names: list[str]) -> list[str]:
-    notes = []
-    if repeated := sum(len(once) < len(all_) for all_, once in zip(written, distinct, strict=True)):
+def _label_findings(documents: Documents, names: list[str]) -> list[str]:
+    notes = uncarried_notes(documents, names)
+    if repeated := sum(len(set(carried)) < len(carried) for carried in documents.labels):
         notes.append(f"Documents that repeat a label, which counts once: {repeated}.")
-    if unlabelled := sum(not carried for carried in distinct):
+    if unlabelled := sum(not carried for carried in documents.labels):
         notes.append(f"Documents without labels: {unlabelled}.")
     if groups := differing_by_case(names):
         notes.append(f"Labels that differ only by case are kept apart: {listed('/'.join(g) for g in groups)}.")

@@ -1,11 +1,12 @@
 """Rows that cannot be used: an error at the first, or a file of all that were left out."""
 
 import json
-import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import BinaryIO
 
+from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
 _HINT = "Mend the row, or leave out such rows with skip_bad_rows=True."
@@ -22,23 +23,22 @@ class BadRows:
 
     def __init__(self, report: Path | None) -> None:
         self.report, self.count = report, 0
-        self._stream: IO[str] | None = None
+        self._files = ExitStack()
+        self._file: BinaryIO | None = None
 
     def reject(self, name: str | Path, line: int, reason: str, source: str) -> None:
         """Leave out a row, or raise `DataError` where rows may not be left out."""
         if self.report is None:
             raise DataError(reason, path=name, line=line, hint=_HINT)
         self.count += 1
-        if self._stream is None:
-            self._stream = self._open(self.report)
+        self._file = self._file or self._open(self.report)
         entry = {"file": str(name), "line": line, "reason": reason, "row": source.rstrip("\r\n")}
-        self._stream.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+        # Bytes that are not UTF-8 are lone surrogates here; escaped with a backslash they are JSON again.
+        self._file.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
 
-    def _open(self, report: Path) -> IO[str]:
-        self._partial = report.with_name(f".{report.name}.{os.getpid()}.partial")
+    def _open(self, report: Path) -> BinaryIO:
         try:
-            # Bytes that are not UTF-8 are lone surrogates here; escaped with a backslash they are JSON again.
-            return self._partial.open("w", encoding="utf-8", errors="backslashreplace")
+            return self._files.enter_context(written_whole(report))
         except OSError as error:
             raise DataError(
                 f"the rows left out cannot be written: {error.strerror}",
@@ -52,10 +52,4 @@ class BadRows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._stream is None or self.report is None:
-            return
-        self._stream.close()
-        if kind is None:
-            self._partial.replace(self.report)
-        else:
-            self._partial.unlink()
+        self._files.__exit__(kind, error, trace)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
+SPLITS = ("train", "validation", "test")
 RARE = 30  # "labels under 30": the paper's cut for RCV1-v2, and a common one for few-shot labels
 
 
@@ -67,9 +68,7 @@ class Corpus:
 
     def splits(self) -> Iterator[tuple[str, Split]]:
         """The three splits with their names, in order."""
-        yield "train", self.train
-        yield "validation", self.validation
-        yield "test", self.test
+        yield from zip(SPLITS, (self.train, self.validation, self.test), strict=True)
 
     def stats(self) -> "CorpusStats":
         """The columns of the paper's Table 1 and the shape of the tail."""

@@ -1,35 +1,67 @@
 """From the rows of tables to documents: a text, labels, a split."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from scipy.sparse import csr_array
+
 from abalone.data.badrows import BadRows
 from abalone.data.columns import Columns, indicator, require_columns
+from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import SPLIT_WORDS
-from abalone.data.labels import Cell, are_bit_vectors, find_separators, read_cell, split_cell
-from abalone.data.tables import BadRow, Table
+from abalone.data.labels import (
+    Cell,
+    are_bit_vectors,
+    find_separators,
+    in_order,
+    label_matrix,
+    read_cell,
+    split_cell,
+)
+from abalone.data.tables import BadRow, Table, half_character
 from abalone.progress import track
 
 
 @dataclass
 class Documents:
-    """What was read: document `i` has `texts[i]`, the labels `labels[i]` and the split `splits[i]`, if any."""
+    """What was read: document `i` has `texts[i]`, the labels `labels[i]` and the split `splits[i]`, if any.
+
+    `offered` are the labels that the source has a place for (a 0/1 column, a bit), carried or not.
+    """
 
     texts: list[str] = field(default_factory=list)
     labels: list[tuple[str, ...]] = field(default_factory=list)
     splits: list[str | None] = field(default_factory=list)
+    offered: tuple[str, ...] = ()
     separator: str | None = None  # that labels were split at
     notes: list[str] = field(default_factory=list)
+
+    def add(self, text: str, labels: Iterable[str] = (), split: str | None = None) -> None:
+        """Append one document."""
+        self.texts.append(text)
+        self.labels.append(tuple(labels))
+        self.splits.append(split)
+
+    def label_matrix(self) -> tuple[list[str], csr_array]:
+        """The labels that a document carries, in order, and who carries which: 0/1, [n, L]."""
+        names = in_order(label for carried in self.labels for label in carried)
+        return names, label_matrix(self.labels, names)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Which documents each split has, as far as that is known."""
+        of_row = np.array([split or "" for split in self.splits])
+        return {split: np.flatnonzero(of_row == split) for split in SPLITS}
 
 
 def read_documents(
     tables: Sequence[Table], columns: Columns, *, label_separator: str | None, bad_rows: BadRows
 ) -> Documents:
     """Read all tables; rows that cannot be used go to `bad_rows`."""
-    documents = Documents()
+    documents = Documents(offered=columns.labels if columns.indicators else ())
     cells: list[Cell] = []
     for table in tables:
         require_columns(table, columns)
@@ -46,8 +78,7 @@ def read_documents(
                 source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
                 bad_rows.reject(table.name, row.line, str(error), source)
                 continue
-            documents.texts.append(text)
-            documents.splits.append(split)
+            documents.add(text, split=split)  # its labels follow once the separator is known
             cells.append(cell)
         if len(cells) == before:
             documents.notes.append(f"{Path(table.name).name} holds no documents.")
@@ -82,16 +113,18 @@ def _text(values: Mapping[str, object], columns: Columns) -> str:
     if not parts:
         raise ValueError(f"no text in column {' or '.join(map(repr, columns.text))}")
     text = "\n".join(parts)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:  # JSON can escape half of a character, which nothing can write again
-        raise ValueError(f"the text has half a surrogate pair at position {error.start + 1}") from error
+    if reason := half_character(text):
+        raise ValueError(f"the text {reason}")
     return text
 
 
 def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool) -> Cell:
     if not columns.indicators:
-        return read_cell(values.get(columns.labels[0]), lists_in_text=lists_in_text)
+        cell = read_cell(values.get(columns.labels[0]), lists_in_text=lists_in_text)
+        for label in (cell,) if isinstance(cell, str) else cell:
+            if reason := half_character(label):
+                raise ValueError(f"the label {label!r} {reason}")
+        return cell
     carried = []
     for column in columns.labels:
         yes = indicator(values.get(column))

@@ -120,8 +120,8 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def open_text(path: Path, *, newline: str | None = None) -> Iterator[IO[str]]:
-    """Open a plain or compressed UTF-8 file; a byte-order mark is passed over.
+def open_text(path: Path, *, newline: str | None = None, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+    """Open a plain or compressed text file; by default it is UTF-8, and a byte-order mark is passed over.
 
     Bytes that are not UTF-8 come out as lone surrogates (`errors="surrogateescape"`), so that the reader can
     say in which row they stand.
@@ -129,7 +129,7 @@ def open_text(path: Path, *, newline: str | None = None) -> Iterator[IO[str]]:
     try:
         with (
             _open_binary(path) as stream,
-            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=newline) as text,
+            io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline=newline) as text,
         ):
             yield text
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:

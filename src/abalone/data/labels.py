@@ -114,9 +114,9 @@ def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def label_matrix(documents: Sequence[Collection[str]], names: Sequence[str]) -> csr_array:
-    """The labels of documents as a 0/1 matrix, [documents, names]; each document's labels are distinct."""
+    """The labels of documents as a 0/1 matrix, [documents, names]; a label that a document repeats counts once."""
     column = {name: index for index, name in enumerate(names)}
-    rows = [sorted(column[name] for name in labels) for labels in documents]
+    rows = [sorted({column[name] for name in labels}) for labels in documents]
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=bounds[1:])
     indices = np.fromiter((index for row in rows for index in row), dtype=np.int32, count=int(bounds[-1]))

@@ -7,11 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abalone.data.assemble import assemble, listed, unseen_message
+from abalone.data.assemble import assemble, unseen_message
 from abalone.data.badrows import BadRows
-from abalone.data.columns import Columns, choose_columns
+from abalone.data.benchmarks import BENCHMARKS
+from abalone.data.columns import choose_columns
 from abalone.data.corpus import Corpus
-from abalone.data.documents import Documents, read_documents
+from abalone.data.documents import read_documents
 from abalone.data.errors import DataError
 from abalone.data.sources import Source, open_dataset, open_path
 
@@ -62,8 +63,6 @@ def load_corpus(
         >>> corpus.train.labels.shape[1] == len(corpus.label_names)
         True
     """
-    from abalone.data.benchmarks import BENCHMARKS
-
     if isinstance(source, str) and source in BENCHMARKS:
         if skip_bad_rows or (text_column, label_column, split_column, label_separator) != (None,) * 4:
             raise DataError(
@@ -87,8 +86,6 @@ def load_corpus(
     if left_out:
         documents.notes.append(left_out)
         warnings.warn(left_out, stacklevel=2)
-    if never := _never_carried(documents, columns):
-        documents.notes.append(f"Label columns that are 0 in every document: {listed(never)}.")
     corpus = assemble(
         documents,
         name=opened.name,
@@ -119,8 +116,6 @@ def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
 
 
 def _unknown(source: str | Path, folder: Path) -> DataError:
-    from abalone.data.benchmarks import BENCHMARKS
-
     beside = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
     near = get_close_matches(str(source), [*BENCHMARKS, *beside], n=1, cutoff=0.6)
     return DataError(
@@ -139,10 +134,3 @@ def _report(source: Source, skip_bad_rows: bool | str | Path) -> Path | None:
             hint="Say where: skip_bad_rows='bad-rows.jsonl'.",
         )
     return source.report if skip_bad_rows else None
-
-
-def _never_carried(documents: Documents, columns: Columns) -> list[str]:
-    if not columns.indicators:
-        return []
-    carried = {label for labels in documents.labels for label in labels}
-    return [name for name in columns.labels if name not in carried]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.arrow import DatasetTable, ParquetTable, is_saved_dataset, load_saved
+from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import (
     BAD_ROWS_SUFFIX,
@@ -21,8 +22,6 @@ from abalone.data.tables import CsvTable, JsonTable, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-SPLIT_ORDER = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "
                 of_split[split] = DatasetTable(part, f"{shown}[{key!r}]", split)
         if "train" not in of_split:
             raise DataError(f"no part is called train: {', '.join(parts)}", path=shown)
-        tables = [of_split[split] for split in SPLIT_ORDER if split in of_split]
+        tables = [of_split[split] for split in SPLITS if split in of_split]
     else:
         tables = [DatasetTable(part, shown) for part in parts.values()]
     first = next(iter(parts.values()))
@@ -93,7 +92,7 @@ def _open_folder(folder: Path) -> Source:
     tables: list[Table] = []
     notes: list[str] = []
     checksums: dict[str, str] = {}
-    for split in (*SPLIT_ORDER, None):
+    for split in (*SPLITS, None):
         paths = of_split.get(split, [])
         tables += [_open_file(path, split) for path in paths]
         checksums |= {path.name: sha256(path) for path in paths}

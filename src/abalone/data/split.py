@@ -63,6 +63,48 @@ def stratified_holdout(labels: csr_array, share: float, seed: int) -> tuple[np.n
     return kept, held_out
 
 
+def exact_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[np.ndarray]:
+    """An iterative stratified split whose parts have the sizes that tables quote, not about those sizes.
+
+    What stratification leaves over goes from the parts that are too large to those too small: the documents
+    whose rarest label is the most frequent, so that no tail label moves, and never a label's last document.
+
+    Args:
+        labels: 0/1, [documents, labels].
+        shares: relative size of each part; the first takes what rounding leaves.
+        seed: the same seed gives the same split.
+
+    Returns:
+        The sorted document indices of each part.
+    """
+    documents, per_document = labels.shape[0], np.diff(labels.indptr)
+    sizes = [round(documents * share / sum(shares)) for share in shares]
+    sizes[0] += documents - sum(sizes)
+    part_of = np.empty(documents, dtype=np.int64)
+    for part, rows in enumerate(iterative_split(labels, shares, seed)):
+        part_of[rows] = part
+    held = np.stack([labels[part_of == part].sum(axis=0) for part in range(len(shares))])  # [parts, L]
+    surplus = np.bincount(part_of, minlength=len(shares)) - sizes
+    rarest = np.full(documents, documents)  # frequency of each document's rarest label
+    labelled = np.flatnonzero(per_document)
+    if labelled.size:
+        frequency = labels.sum(axis=0)[labels.indices]
+        rarest[labelled] = np.minimum.reduceat(frequency, labels.indptr[labelled])
+    shuffled = np.random.default_rng(seed).permutation(documents)
+    for document in shuffled[np.argsort(-rarest[shuffled], kind="stable")]:
+        if not surplus.any():
+            break
+        giver, taker = part_of[document], int(surplus.argmin())
+        carried = labels.indices[labels.indptr[document] : labels.indptr[document + 1]]
+        if surplus[giver] > 0 and (held[giver, carried] > 1).all():
+            part_of[document] = taker
+            held[giver, carried] -= 1
+            held[taker, carried] += 1
+            surplus[giver] -= 1
+            surplus[taker] += 1
+    return [np.flatnonzero(part_of == part) for part in range(len(shares))]
+
+
 def lacking(labels: csr_array, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """For each part, the labels it lacks though they have at least one document for every part."""
     present = _present(labels)

@@ -194,13 +194,25 @@ def undecodable(source: str) -> str | None:
     return f"byte 0x{byte:02x} at position {len(before) + 1} of the row is not UTF-8"
 
 
+def half_character(text: str) -> str | None:
+    """What to say of the first lone surrogate, if there is one: JSON can escape half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"has half a surrogate pair at position {error.start + 1}"
+    return None
+
+
 def _row(line: int, source: str) -> Row | BadRow:
     if reason := undecodable(source):
         return BadRow(line, reason, source)
     try:
         values = json.loads(source)
     except (json.JSONDecodeError, RecursionError) as error:
-        reason = f"{error.msg} at position {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg.removesuffix(' at')} at position {error.pos + 1}"
+        else:
+            reason = str(error)
         return BadRow(line, f"not JSON: {reason}", source)
     if not isinstance(values, dict):
         return BadRow(line, f"a JSON object expected, found {type(values).__name__}", source)

@@ -6,11 +6,8 @@ share those pages instead of copying them.
 
 import hashlib
 import mmap
-import shutil
-import tempfile
-import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from operator import index
 from pathlib import Path
@@ -19,12 +16,10 @@ from typing import overload
 
 import numpy as np
 
-from abalone.data.cache import DAY, PARTIAL, written_whole
+from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
-BLOB, OFFSETS = "texts.utf8", "offsets.npy"
-# Lone surrogates are legal in a Python string (JSON can spell them), so they have to survive the disk.
-CODEC_ERRORS = "surrogatepass"
+BLOB, OFFSETS, CHECKSUM = "texts.utf8", "offsets.npy", "texts.sha256"
 
 
 class MappedTexts(Sequence[str]):
@@ -43,6 +38,7 @@ class MappedTexts(Sequence[str]):
         try:
             # A plain view: indexing an `np.memmap` makes a new memmap object each time, ten times slower.
             self._offsets = np.asarray(np.load(self.folder / OFFSETS, mmap_mode="r"))  # [texts + 1]
+            self._checksum = (self.folder / CHECKSUM).read_text("ascii")
             size = blob.stat().st_size
         except (OSError, ValueError) as error:
             raise DataError(f"no readable texts here ({error})", path=self.folder) from error
@@ -69,7 +65,7 @@ class MappedTexts(Sequence[str]):
         if not -len(self) <= position < len(self):
             raise IndexError(f"text {position} of {len(self)}")
         row = position % len(self) if self._rows is None else self._rows[position]
-        return self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])].decode("utf-8", CODEC_ERRORS)
+        return self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])].decode()
 
     def __iter__(self) -> Iterator[str]:
         return map(self.__getitem__, range(len(self)))
@@ -84,11 +80,16 @@ class MappedTexts(Sequence[str]):
         """The texts of `rows` (positions among these), over the same files."""
         return MappedTexts(self.folder, rows if self._rows is None else self._rows[rows])
 
+    def fingerprint(self) -> bytes:
+        """Changes with the texts and their order; known without reading them, from when they were written."""
+        rows = b"all" if self._rows is None else self._rows.tobytes()
+        return hashlib.sha256(self._checksum.encode() + rows).digest()
+
 
 class TextWriter:
     """Writes texts to `folder` one after the other; leaving the `with` block finishes the files.
 
-    A file takes its name only when it is whole, and the offsets come last; after an error neither is left.
+    A file takes its name only when it is whole, and the texts come first; after an error nothing is left.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -102,6 +103,7 @@ class TextWriter:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._offsets = array("Q", [0])
+        self._content = hashlib.sha256()
         self._files = ExitStack()
 
     def __enter__(self) -> "TextWriter":
@@ -110,46 +112,24 @@ class TextWriter:
 
     def append(self, text: str) -> None:
         """Add one text at the end."""
-        self._offsets.append(self._offsets[-1] + self._blob.write(text.encode("utf-8", CODEC_ERRORS)))
+        encoded = text.encode()
+        self._content.update(encoded)
+        self._offsets.append(self._offsets[-1] + self._blob.write(encoded))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._files.__exit__(kind, error, trace)
-        if kind is None:
-            with written_whole(self.folder / OFFSETS) as file:
-                np.save(file, np.frombuffer(self._offsets, dtype=np.uint64))
+        if kind is not None:
+            return
+        offsets = np.frombuffer(self._offsets, dtype=np.uint64)
+        self._content.update(offsets.data)  # so that ["ab", "c"] is not ["a", "bc"]
+        with written_whole(self.folder / OFFSETS) as file:
+            np.save(file, offsets)
+        with written_whole(self.folder / CHECKSUM) as file:
+            file.write(self._content.hexdigest().encode())
 
 
-def source_key(files: Iterable[Path], preparation: str) -> str:
-    """A name for what `preparation` makes of `files`, as long as their names, sizes and times stay the same."""
-    digest = hashlib.sha256(preparation.encode())
-    for file in files:
-        status = file.stat()
-        digest.update(f"\0{file.name}\0{status.st_size}\0{status.st_mtime_ns}".encode())
-    return digest.hexdigest()[:32]
-
-
-def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return `folder`, filled by `build` if it does not exist yet.
-
-    `build` works in a folder of its own that takes the name only when it is whole. Of several processes
-    that build at once the first to finish wins, and the others use what it made.
-    """
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in folder.parent.glob(f".*{PARTIAL}"):
-        # Left by a process that was killed; no build takes a day.
-        if time.time() - abandoned.stat().st_mtime > DAY:
-            shutil.rmtree(abandoned, ignore_errors=True)
-    workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=PARTIAL, dir=folder.parent))
-    try:
-        build(workshop)
-        workshop.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
-    return folder
+def take(texts: Sequence[str], rows: np.ndarray) -> Sequence[str]:
+    """The texts of `rows`, in memory or mapped as `texts` are."""
+    return texts.select(rows) if isinstance(texts, MappedTexts) else [texts[row] for row in rows]

@@ -15,6 +15,7 @@ import numpy as np
 
 from abalone.data.cache import cache_dir, written_whole
 from abalone.data.errors import DataError
+from abalone.data.texts import MappedTexts
 from abalone.progress import track
 
 if TYPE_CHECKING:
@@ -251,8 +252,11 @@ def read_tokens(path: Path) -> TokenArray | None:
     return TokenArray(ids_view, offsets_view, prefix, suffix)
 
 
-def _key(texts: Iterable[str], plain: PlainTokenizer) -> str:
+def _key(texts: Sequence[str], plain: PlainTokenizer) -> str:
     digest = hashlib.sha256(FORMAT.encode() + plain.fingerprint)
+    if isinstance(texts, MappedTexts):  # their content is known without reading a gigabyte
+        digest.update(texts.fingerprint())
+        return digest.hexdigest()
     for index, text in enumerate(texts):
         encoded = _utf8(index, text)
         digest.update(len(encoded).to_bytes(8, "little"))  # so that ["ab", "c"] is not ["a", "bc"]

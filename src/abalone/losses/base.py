@@ -1,13 +1,13 @@
 """L_Base and, with more references, L_BQueue and L_BQProto."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import Comparison, Queue, compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import contrastive_sum, normalise_rows_, without_autocast
 
 
-class BaseLoss(nn.Module):
+class BaseLoss(ContrastiveLoss):
     """SupCon for several labels: a reference attracts an anchor by the Jaccard similarity of their labels.
 
     w(i,l) = Jaccard(y_i, y_l) / Σ_l Jaccard(y_i, y_l), g = 1.
@@ -35,10 +35,6 @@ class BaseLoss(nn.Module):
         0.6066
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(
         self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None, prototypes: Tensor | None = None
@@ -53,7 +49,3 @@ class BaseLoss(nn.Module):
         if batch.prototypes:
             jaccard.append(batch.labels / batch.sizes.clamp(min=1))  # |y_i ∩ {j}| / |y_i ∪ {j}|
         return normalise_rows_(jaccard)
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

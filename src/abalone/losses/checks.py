@@ -6,6 +6,10 @@ import torch
 from torch import Tensor
 
 
+class NotFiniteError(ValueError):
+    """An input holds NaN or infinity: in training, the sign that it has diverged."""
+
+
 def values_can_be_read(tensor: Tensor) -> bool:
     """Whether looking at values is allowed: not while a CUDA graph is captured or code is compiled.
 
@@ -60,4 +64,4 @@ def check_finite(name: str, tensor: Tensor, *, of: Tensor | None = None) -> None
     if values_can_be_read(tensor) and not bool(torch.isfinite(tensor).all()):
         row = int((~torch.isfinite(tensor)).nonzero()[0, 0])
         shape = tuple((tensor if of is None else of).shape)
-        raise ValueError(f"{name} holds NaN or infinite values, first in row {row} of shape {shape}")
+        raise NotFiniteError(f"{name} holds NaN or infinite values, first in row {row} of shape {shape}")

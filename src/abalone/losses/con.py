@@ -1,10 +1,10 @@
 """L_Con, the distance-based contrastive loss made for nearest-neighbour classifiers."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import (
     contrastive_sum,
     mask_self,
@@ -15,7 +15,7 @@ from abalone.losses.kernel import (
 )
 
 
-class ConLoss(nn.Module):
+class ConLoss(ContrastiveLoss):
     """References attract by the number of labels they share, over Euclidean distances.
 
     s(i,l) = −‖ẑ_i − ẑ_l‖, w(i,l) = |y_i ∩ y_l| / Σ_l |y_i ∩ y_l|, g = 1.
@@ -41,10 +41,6 @@ class ConLoss(nn.Module):
         0.6118
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
@@ -54,7 +50,3 @@ class ConLoss(nn.Module):
         distances = torch.cdist(unit, unit, compute_mode="donot_use_mm_for_euclid_dist")  # [B, B]
         logits = mask_self(-distances / self.temperature)
         return contrastive_sum([logits], normalise_rows_(batch.shared()), anchors=len(embeddings))
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

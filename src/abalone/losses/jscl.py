@@ -1,14 +1,14 @@
 """L_JSCL, the Jaccard similarity contrastive loss of earlier work."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import contrastive_sum, without_autocast
 
 
-class JSCLLoss(nn.Module):
+class JSCLLoss(ContrastiveLoss):
     """Jaccard similarity inside the logarithm, where it changes the value and nothing else.
 
     w(i,l) = 1/|B| on every l ≠ i that shares a label, g = 1, plus the constant −(1/|B|²) Σ log Jaccard(y_i, y_l).
@@ -34,10 +34,6 @@ class JSCLLoss(nn.Module):
         0.6006
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
@@ -47,7 +43,3 @@ class JSCLLoss(nn.Module):
         positive = jaccard > 0
         constant = torch.where(positive, jaccard, 1).log().sum() / documents**2
         return contrastive_sum(batch.logits, [positive / documents], anchors=documents) - constant
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

@@ -3,14 +3,14 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import Comparison, Queue, compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import contrastive_sum, without_autocast
 
 
-class MSCLoss(nn.Module):
+class MSCLoss(ContrastiveLoss):
     """Every label of an anchor attracts with the same total weight, and documents repel less than prototypes.
 
     For each label j of anchor i, the instances that carry j and the prototype of j share a weight of 1/|y_i|:
@@ -45,8 +45,7 @@ class MSCLoss(nn.Module):
     """
 
     def __init__(self, temperature: float = 0.1, beta: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
+        super().__init__(temperature)
         if not 0 < beta <= 1:
             raise ValueError(f"beta must be above 0 and at most 1, got {beta}")
         self.beta = float(beta)
@@ -78,4 +77,4 @@ class MSCLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
-        return f"temperature={self.temperature}, beta={self.beta}"
+        return f"{super().extra_repr()}, beta={self.beta}"

@@ -1,8 +1,9 @@
 """L_MulCon: contrast between label-wise embeddings."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_finite, check_matrix, check_same_rows, check_temperature
+from abalone.losses.checks import check_finite, check_matrix, check_same_rows
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import (
     contrastive_sum,
     mask_self,
@@ -14,7 +15,7 @@ from abalone.losses.kernel import (
 from abalone.losses.pairs import label_matrix
 
 
-class MulConLoss(nn.Module):
+class MulConLoss(ContrastiveLoss):
     """The embedding of label j in one document attracts that of label j in the others.
 
     Anchors and references are the pairs (document, label) with y = 1; w = 1/|P| on pairs with the same label and
@@ -41,10 +42,6 @@ class MulConLoss(nn.Module):
         0.0001
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(self, label_embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
@@ -64,7 +61,3 @@ class MulConLoss(nn.Module):
         logits = mask_self(unit @ (unit / self.temperature).T)  # [P, P]
         same_label = (columns.unsqueeze(1) == columns).to(dtype).fill_diagonal_(0)
         return contrastive_sum([logits], normalise_rows_([same_label]), anchors=len(documents))
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

@@ -2,14 +2,14 @@
 
 import math
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import Queue, compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import contrastive_sum, without_autocast
 
 
-class MulSupConLoss(nn.Module):
+class MulSupConLoss(ContrastiveLoss):
     """Each (anchor, label) pair is an anchor of its own, whose positives are the references that carry the label.
 
     w(i,l) = Σ_{j ∈ y_i ∩ y_l} 1 / n(i,j), with n(i,j) the number of references of label j; g = 1; M = Σ|y_i|.
@@ -34,10 +34,6 @@ class MulSupConLoss(nn.Module):
         0.6582
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None) -> Tensor:
         """The loss of one batch."""
@@ -48,7 +44,3 @@ class MulSupConLoss(nn.Module):
         attraction[0].fill_diagonal_(0)
         pairs = batch.sizes.sum().clamp(min=1)
         return contrastive_sum(batch.logits, attraction, anchors=1) / pairs
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

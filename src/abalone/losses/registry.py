@@ -43,6 +43,11 @@ class LossSpec:
         return self.queue
 
     @property
+    def settings(self) -> frozenset[str]:
+        """The names of what can be set, such as `temperature`."""
+        return frozenset().union(*(_settings(cls) for cls in self.classes))
+
+    @property
     def joint(self) -> bool:
         """Whether a pointwise loss on logits is added to the contrastive one."""
         return len(self.classes) == 2
@@ -98,23 +103,19 @@ def make_loss(name: str, **settings: float) -> nn.Module:
         10.0
     """
     spec = loss_spec(name)
-    known = [_settings(cls) for cls in spec.classes]
-    if unknown := set(settings).difference(*known):
-        all_known = ", ".join(sorted(set().union(*known))) or "none"
-        raise ValueError(f"loss {name!r} has no setting {', '.join(sorted(unknown))}; it has {all_known}")
-    losses = [
-        cls(**{key: settings[key] for key in keys & set(settings)})
-        for cls, keys in zip(spec.classes, known, strict=True)
-    ]
+    if unknown := settings.keys() - spec.settings:
+        known = ", ".join(sorted(spec.settings)) or "none"
+        raise ValueError(f"loss {name!r} has no setting {', '.join(sorted(unknown))}; it has {known}")
+    losses = [cls(**{key: settings[key] for key in _settings(cls) & settings.keys()}) for cls in spec.classes]
     if not spec.joint:
         return losses[0]
     contrastive, pointwise = losses
     return JointLoss(contrastive, pointwise, pointwise_weight=spec.pointwise_weight)
 
 
-def _settings(loss: type[nn.Module]) -> set[str]:
+def _settings(loss: type[nn.Module]) -> frozenset[str]:
     parameters = inspect.signature(loss).parameters.values()
-    return {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+    return frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
 def _single(name: str) -> LossSpec:

@@ -1,13 +1,13 @@
 """SupCon, with label sets as classes."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from abalone.losses.checks import check_temperature
 from abalone.losses.comparison import Queue, compare
+from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import contrastive_sum, normalise_rows_, without_autocast
 
 
-class SupConLoss(nn.Module):
+class SupConLoss(ContrastiveLoss):
     """A reference is a positive if it carries exactly the anchor's labels.
 
     w(i,l) = [y_i = y_l ≠ ∅] / number of such l, g = 1.
@@ -32,10 +32,6 @@ class SupConLoss(nn.Module):
         0.2088
     """
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None) -> Tensor:
         """The loss of one batch."""
@@ -45,7 +41,3 @@ class SupConLoss(nn.Module):
             for both, instances in zip(batch.shared(), batch.instances, strict=True)
         ]
         return contrastive_sum(batch.logits, normalise_rows_(same), anchors=len(embeddings))
-
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"temperature={self.temperature}"

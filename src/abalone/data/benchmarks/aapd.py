@@ -1,17 +1,17 @@
 """AAPD: abstracts of arXiv papers in computer science, re-split as in the paper, from any of its three forms."""
 
-import csv
-from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from pathlib import Path
 
-import numpy as np
-from scipy.sparse import csr_array
-
-from abalone.data.benchmarks import Part, Release, build_corpus, exact_split, read_lines
-from abalone.data.corpus import Corpus
+from abalone.data.assemble import build_corpus, uncarried_notes
+from abalone.data.benchmarks.release import Release, find_file, read_lines, read_rows, with_gaps_noted
+from abalone.data.columns import indicator
+from abalone.data.corpus import SPLITS, Corpus
+from abalone.data.documents import Documents
 from abalone.data.errors import DataError
-from abalone.data.labels import label_matrix
+from abalone.data.files import data_format
+from abalone.data.split import exact_split
+from abalone.data.tables import CsvTable
 
 RELEASE = Release(
     name="aapd",
@@ -30,116 +30,95 @@ HEDWIG_PARTS = (("train",), ("dev", "validation"), ("test",))  # some copies of 
 def load(path: Path | None = None) -> Corpus:
     """AAPD from the folder of its files (SGM, hedwig or CSV), or from one CSV file."""
     place = RELEASE.place(path)
-    texts, labels, names, form, notes = _read(place)
-    train, validation, test = exact_split(labels, SIZES, SEED)
-    splits = {
-        split: ([texts[i] for i in rows], labels[rows])
-        for split, rows in (("train", train), ("validation", validation), ("test", test))
-    }
-    provenance = RELEASE.provenance(
-        form=form,
-        preparation="the published texts as they are",
-        split="all documents pooled in file order, then an iterative stratified split to the paper's sizes "
-        f"{SIZES} (or their shares); the paper gives no ids, so its split is not this one",
-        seed=SEED,
-        path=str(place),
+    documents, form = _read(place)
+    names, labels = documents.label_matrix()
+    corpus = build_corpus(
+        documents.texts,
+        labels,
+        names,
+        dict(zip(SPLITS, exact_split(labels, SIZES, SEED), strict=True)),
+        name="aapd",
+        provenance=RELEASE.provenance(
+            form=form,
+            preparation="the published texts as they are",
+            split="all documents pooled in file order, then an iterative stratified split to the paper's sizes "
+            f"{SIZES} (or their shares); the paper gives no ids, so its split is not this one",
+            seed=SEED,
+            path=str(place),
+        ),
+        notes=[*documents.notes, *uncarried_notes(documents, names)],
     )
-    return build_corpus("aapd", splits, names, provenance, notes)
+    return with_gaps_noted(corpus)
 
 
-Pool = tuple[list[str], csr_array, list[str], str, list[str]]  # texts, labels [n, L], names, form, notes
-
-
-def _read(place: Path) -> Pool:
-    if place.is_dir() and (place / "text_train").exists():
-        return _read_sgm(place)
-    if place.is_dir() and (place / "aapd_train.tsv").exists():
-        return _read_hedwig(place)
-    files = sorted(place.glob("*.csv")) if place.is_dir() else [place]
+def _read(place: Path) -> tuple[Documents, str]:
+    """The documents of all files, pooled, and the form they were found in."""
+    if find_file(place, "text_train"):
+        return _read_sgm(place), "SGM"
+    if find_file(place, "aapd_train.tsv"):
+        return _read_hedwig(place), "hedwig"
+    files = [file for file in sorted(place.iterdir()) if data_format(file) == "csv"] if place.is_dir() else [place]
     if not files:
         raise RELEASE.missing(place, "none of the three published forms is here")
-    return _read_csv(files)
+    return _read_csv(files), "CSV"
 
 
-def _read_sgm(folder: Path) -> Pool:
+def _read_sgm(folder: Path) -> Documents:
     """`text_train` and `label_train` (and so on): a document a line, labels separated by spaces."""
-    pooled = Part()
+    documents = Documents()
     for part in ("train", "val", "test"):
-        files = folder / f"text_{part}", folder / f"label_{part}"
-        if absent := [file.name for file in files if not file.is_file()]:
-            raise RELEASE.missing(folder, f"missing: {', '.join(absent)}")
-        for text, labels in zip_longest(*map(read_lines, files)):
-            if text is None or labels is None:
-                short, line = (files[0], labels[0]) if text is None else (files[1], text[0])
-                other = files[1] if text is None else files[0]
-                raise DataError(f"ends before this line, which {other.name} has", path=short, line=line)
-            pooled.add(text[1].strip(), labels[1].split())
-    names = sorted({label for row in pooled.labels for label in row})
-    return pooled.texts, label_matrix(pooled.labels, names), names, "SGM", []
+        texts, labels = _find(folder, f"text_{part}"), _find(folder, f"label_{part}")
+        for text, carried in zip_longest(read_lines(texts), read_lines(labels)):
+            if text is None:
+                raise DataError(f"ends before this line, which {labels.name} has", path=texts, line=carried[0])
+            if carried is None:
+                raise DataError(f"ends before this line, which {texts.name} has", path=labels, line=text[0])
+            documents.add(text[1].strip(), carried[1].split())
+    return documents
 
 
-def _read_hedwig(folder: Path) -> Pool:
+def _read_hedwig(folder: Path) -> Documents:
     """`aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
-    texts: list[str] = []
-    bits: list[str] = []
+    documents = Documents(notes=["The bit strings come without label names: the labels are called by their position."])
     for part in HEDWIG_PARTS:
-        file = next((f for name in part if (f := folder / f"aapd_{name}.tsv").is_file()), None)
-        if file is None:
-            raise RELEASE.missing(folder, f"aapd_{part[0]}.tsv is missing")
+        file = _find(folder, *(f"aapd_{name}.tsv" for name in part))
         for number, line in read_lines(file):
-            code, tab, text = line.rstrip("\r\n").partition("\t")
-            if not tab or not code or code.strip("01"):
+            bits, tab, text = line.rstrip("\r\n").partition("\t")
+            if not tab or not bits or bits.strip("01"):
                 raise DataError("not a string of 0 and 1, a tab and a text", path=file, line=number)
-            if bits and len(code) != len(bits[0]):
-                reason = f"{len(code)} bits, where earlier lines have {len(bits[0])}"
-                raise DataError(reason, path=file, line=number)
-            bits.append(code)
-            texts.append(text.strip())
-    names = [f"label_{number:02d}" for number in range(1, len(bits[0]) + 1)] if bits else []
-    notes = ["The bit strings come without label names: the labels are called by their position."]
-    return texts, _from_bits(bits, list(range(len(names)))), names, "hedwig", notes
+            names = documents.offered or tuple(f"label_{position:02d}" for position in range(1, len(bits) + 1))
+            if len(bits) != len(names):
+                raise DataError(f"{len(bits)} bits, where earlier lines have {len(names)}", path=file, line=number)
+            documents.offered = names
+            documents.add(text.strip(), compress(names, map(int, bits)))
+    return documents
 
 
-def _read_csv(files: list[Path]) -> Pool:
+def _read_csv(files: list[Path]) -> Documents:
     """A header with a column `abstract`, then a 0/1 column a label; columns before it are not read."""
-    texts: list[str] = []
-    bits: list[str] = []
-    header: list[str] = []
+    documents = Documents()
+    header = CsvTable(files[0]).columns
+    if "abstract" not in header:
+        raise DataError(f"no column 'abstract' among {list(header)}", path=files[0], line=1)
+    unread, names = header[: header.index("abstract")], header[header.index("abstract") + 1 :]
     for file in files:
-        rows = _csv_rows(file)
-        line, found = next(rows, (1, []))
-        if "abstract" not in found:
-            raise DataError(f"no column 'abstract' among {found}", path=file, line=line)
-        if header and found != header:
-            raise DataError(f"not the columns of {files[0].name}", path=file, line=line)
-        header, column = found, found.index("abstract")
-        for line, row in rows:
-            code = "".join(row[column + 1 :])
-            if len(row) != len(header) or len(code) != len(header) - column - 1 or code.strip("01"):
-                reason = f"not an abstract and then {len(header) - column - 1} values of 0 or 1"
-                raise DataError(reason, path=file, line=line)
-            texts.append(row[column].strip())
-            bits.append(code)
-    names, unread = header[column + 1 :], header[:column]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    notes = [f"Columns not read: {', '.join(map(repr, unread))}."] if unread else []
-    return texts, _from_bits(bits, order), [names[j] for j in order], "CSV", notes
+        table = CsvTable(file)
+        if table.columns != header:
+            raise DataError(f"not the columns of {files[0].name}", path=file, line=1)
+        for row in read_rows(table):
+            bits = [indicator(row.values[name]) for name in names]
+            if None in bits:
+                raise DataError(f"not an abstract and then {len(names)} values of 0 or 1", path=file, line=row.line)
+            documents.add(str(row.values["abstract"]).strip(), compress(names, bits))
+    documents.offered = names
+    if unread:
+        documents.notes.append(f"Columns not read: {', '.join(map(repr, unread))}.")
+    return documents
 
 
-def _csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line each starts on: a quoted abstract may run over several."""
-    rows = csv.reader((line for _, line in read_lines(file)), strict=True)
-    start = 1
-    try:
-        for row in rows:
-            if row:
-                yield start, row
-            start = rows.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"not readable as CSV ({error})", path=file, line=start) from error
-
-
-def _from_bits(bits: list[str], columns: list[int]) -> csr_array:
-    """0/1 matrix [documents, columns] of strings of as many bits."""
-    characters = np.frombuffer("".join(bits).encode("ascii"), dtype=np.uint8).reshape(len(bits), len(columns))
-    return csr_array((characters == ord("1"))[:, columns].astype(np.int32))
+def _find(folder: Path, *names: str) -> Path:
+    """The one of these files that there is."""
+    file = next(filter(None, (find_file(folder, name) for name in names)), None)
+    if file is None:
+        raise RELEASE.missing(folder, f"missing: {names[0]}")
+    return file

@@ -6,8 +6,10 @@ It has AAPD's size and shape but other papers (2007–2026): its figures are not
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from abalone.data.benchmarks import Part, Release, corpus_of_parts, read_jsonl
+from abalone.data.assemble import build_corpus
+from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
 from abalone.data.corpus import Corpus
+from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 
 RELEASE = Release(
@@ -23,37 +25,34 @@ PREPARATION = "the text is the abstract alone, without the title"
 
 
 def load(path: Path | None = None) -> Corpus:
-    """The whole of arxiv54 from the folder of its three files, plain or compressed as `.xz` or `.gz`."""
+    """The whole of arxiv54 from the folder of its three files, plain or compressed."""
     folder = RELEASE.place(path)
-    parts = {split: _read(_find(folder, name)) for split, name in FILES.items()}
     provenance = RELEASE.provenance(preparation=PREPARATION, split="the published one", folder=str(folder))
-    return corpus_of_parts("arxiv54", parts, provenance)
+    return _read(folder, "arxiv54", provenance)
 
 
 def load_sample(path: Path | None = None) -> Corpus:
     """The bundled sample of arxiv54, in which every label keeps enough documents to be learnt."""
     if path is not None:
         raise DataError("arxiv-sample comes with the package and takes no path", path=path, hint="Use 'arxiv'.")
-    with as_file(files("abalone.data") / "sample") as folder:
-        parts = {split: _read(folder / f"{name}.xz") for split, name in FILES.items()}
     provenance = RELEASE.provenance(
         source="arxiv54, of which it is a sample (sample/PROVENANCE.md)",
         preparation=PREPARATION,
         split="each drawn from the same split of arxiv54",
         seed=SAMPLE_SEED,
     )
-    return corpus_of_parts("arxiv-sample", parts, provenance)
+    with as_file(files("abalone.data") / "sample") as folder:
+        return _read(folder, "arxiv-sample", provenance)
 
 
-def _find(folder: Path, name: str) -> Path:
-    for suffix in (".xz", ".gz", ""):
-        if (file := folder / f"{name}{suffix}").is_file():
-            return file
-    raise RELEASE.missing(folder, f"{name}.xz is missing")
-
-
-def _read(file: Path) -> Part:
-    part = Part()
-    for _, record in read_jsonl(file, FIELDS):
-        part.add(record["text"], record["labels"])
-    return part
+def _read(folder: Path, name: str, provenance: dict[str, object]) -> Corpus:
+    documents = Documents()
+    for split, file_name in FILES.items():
+        file = find_file(folder, file_name)
+        if file is None:
+            raise RELEASE.missing(folder, f"{file_name}.xz is missing")
+        for _, record in read_jsonl(file, FIELDS):
+            documents.add(record["text"], record["labels"], split)
+    names, labels = documents.label_matrix()
+    corpus = build_corpus(documents.texts, labels, names, documents.rows(), name=name, provenance=provenance)
+    return with_gaps_noted(corpus)

@@ -6,22 +6,23 @@ Research", JMLR 5, 2004.
 """
 
 import json
-import zipfile
 from array import array
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 import numpy as np
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from abalone.data.benchmarks import Release, build_corpus, exact_split, read_lines
-from abalone.data.cache import cache_dir
+from abalone.data.assemble import build_corpus
+from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
+from abalone.data.benchmarks.release import Release, find_file, read_lines, with_gaps_noted
+from abalone.data.cache import build_once, cache_dir, source_key
 from abalone.data.corpus import RARE, Corpus
 from abalone.data.errors import DataError
-from abalone.data.texts import MappedTexts, TextWriter, build_once, source_key
+from abalone.data.split import exact_split
+from abalone.data.texts import MappedTexts, TextWriter
 from abalone.progress import track
 
 RELEASE = Release(
@@ -32,7 +33,7 @@ RELEASE = Release(
     ),
     files=(
         "lyrl2004_tokens_train.dat, lyrl2004_tokens_test_pt0.dat to _pt3.dat and rcv1-v2.topics.qrels (plain or "
-        ".gz), or the XML files in folders or zips"
+        "compressed), or the XML files in folders or zips"
     ),
     licence="Reuters; for research, under the agreement with NIST",
 )
@@ -42,20 +43,21 @@ TRAIN_IDS, TEST_IDS = (2286, 26150), (26151, 810596)
 DOCUMENTS, TOPICS_KEPT = 804_414, 91
 MINIMUM = RARE  # a topic stays if at least as many training documents carry it
 VALIDATION_SHARE, SEED = 0.15, 0
-VERSION = "rcv1-1"  # to be raised with every change in what is written to the cache
+LYRL2004, RAW_XML = "LYRL2004 tokens", "raw XML"  # the two forms
+VERSION = "rcv1-2"  # to be raised with every change in what is written to the cache
 
 
 def load(path: Path | None = None) -> Corpus:
     """RCV1-v2 as in the paper: topics with 30 training documents or more, 15 % of training for validation."""
     place = RELEASE.place(path)
-    tokens, qrels = [_file(place, name) for name in TOKENS], _file(place, QRELS)
+    tokens, qrels = [find_file(place, name) for name in TOKENS], find_file(place, QRELS)
     if any(tokens):
-        names = [*TOKENS, QRELS]
-        if absent := [name for name, file in zip(names, [*tokens, qrels], strict=True) if file is None]:
+        found = zip([*TOKENS, QRELS], [*tokens, qrels], strict=True)
+        if absent := [name for name, file in found if file is None]:
             raise RELEASE.missing(place, f"missing: {', '.join(absent)}")
-        form, sources = "LYRL2004 tokens", [file for file in tokens if file]
+        form, sources = LYRL2004, [file for file in tokens if file]
     else:
-        form, sources = "raw XML", _xml_files(place)
+        form, sources = RAW_XML, xml_files(place)
         if not sources:
             raise RELEASE.missing(place, "there are no token files and no XML files here")
     key = source_key([*sources, *([qrels] if qrels else [])], f"{VERSION} {form}")
@@ -88,20 +90,25 @@ def _prepare(store: Path, form: str, place: Path) -> Corpus:
         notes.append(f"{len(kept)} topics are kept; of the whole RCV1-v2 it would be {TOPICS_KEPT}.")
 
     labels = csr_array(labels[:, kept])
-    labels.sort_indices()
     fit, held_out = exact_split(csr_array(labels[train]), (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
-    rows = {"train": train[fit], "validation": train[held_out], "test": test}
-    provenance = RELEASE.provenance(
-        form=form,
-        preparation=f"topics with at least {MINIMUM} training documents",
-        split=f"training ids {TRAIN_IDS[0]}–{TRAIN_IDS[1]}, test ids {TEST_IDS[0]}–{TEST_IDS[1]}; validation is "
-        f"a stratified {VALIDATION_SHARE:.0%} of training (the paper gives no ids, so its split is not this one)",
-        seed=SEED,
-        path=str(place),
-        cache=str(store),
+    corpus = build_corpus(
+        texts,
+        labels,
+        [facts["topics"][j] for j in kept],
+        {"train": train[fit], "validation": train[held_out], "test": test},
+        name="rcv1",
+        provenance=RELEASE.provenance(
+            form=form,
+            preparation=f"topics with at least {MINIMUM} training documents",
+            split=f"training ids {TRAIN_IDS[0]}–{TRAIN_IDS[1]}, test ids {TEST_IDS[0]}–{TEST_IDS[1]}; validation is a "
+            f"stratified {VALIDATION_SHARE:.0%} of training (the paper gives no ids, so its split is not this one)",
+            seed=SEED,
+            path=str(place),
+            cache=str(store),
+        ),
+        notes=notes,
     )
-    splits = {split: (texts.select(selected), labels[selected]) for split, selected in rows.items()}
-    return build_corpus("rcv1", splits, [facts["topics"][j] for j in kept], provenance, notes)
+    return with_gaps_noted(corpus)
 
 
 class Record(NamedTuple):
@@ -143,8 +150,8 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
     topics = read_qrels(qrels) if qrels else Topics()
     open_ends: list[DataError] = []
     notes: list[str] = []
-    if form == "raw XML":
-        records = read_news(sources, topics, notes, judged=qrels is not None)
+    if form == RAW_XML:
+        records = _records_of_news(sources, topics, notes, judged=qrels is not None)
     else:
         records = (record for file in sources for record in read_tokens(file, open_ends))
     seen: dict[int, None] = {}  # in order
@@ -161,8 +168,8 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
     labels, absent = topics.matrix(ids)
     if absent.size:
         # A last record without its closing empty line is a cut only if something is missing after it.
-        for cut in open_ends:
-            raise cut
+        if open_ends:
+            raise open_ends[0]
         notes.append(f"{absent.size} documents of the topics file have no text here (the first: {absent[0]}).")
     if bare := int((np.diff(labels.indptr) == 0).sum()):
         notes.append(f"{bare} documents have no line in the topics file.")
@@ -224,8 +231,8 @@ def read_qrels(path: Path) -> Topics:
     return topics
 
 
-def read_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bool) -> Iterator[Record]:
-    """Documents of the raw XML: headline and paragraphs.
+def _records_of_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bool) -> Iterator[Record]:
+    """Documents of the raw XML.
 
     RCV1-v2 is the raw corpus less the documents without topic or region codes, with the ancestors of every
     topic added. The topics file has all that; without it the topics come from the XML by the same rules.
@@ -238,28 +245,17 @@ def read_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bo
     """
     members = set(topics.documents)
     left_out = regionless = other = 0
-    for name, content in _xml_contents(files):
-        try:
-            item = ElementTree.fromstring(content)
-        except ElementTree.ParseError as error:
-            raise DataError(f"not well-formed XML ({error})", path=name, line=error.position[0]) from error
-        if item.tag != "newsitem":
+    for item in read_news(files):
+        if item is None:
             other += 1
-            continue
-        document = item.get("itemid", "")
-        if not document.isdecimal():
-            raise DataError(f"the news item has the itemid {document!r}", path=name)
-        codes = [code.attrib["code"] for code in item.iterfind(".//codes[@class='bip:topics:1.0']/code[@code]")]
-        if int(document) not in members if judged else not codes:
+        elif item.document not in members if judged else not item.topics:
             left_out += 1
-            continue
-        if not judged:
-            for topic in {relative for code in codes for relative in (code, *ancestors(code))}:
-                topics.add(int(document), topic)
-            regionless += item.find(".//codes[@class='bip:countries:1.0']/code") is None
-        heading = item.findtext("headline") or item.findtext("title") or ""
-        paragraphs = ("".join(paragraph.itertext()) for paragraph in item.iterfind("text/p"))
-        yield Record(int(document), "\n".join(part.strip() for part in (heading, *paragraphs)).strip(), name)
+        else:
+            if not judged:
+                for topic in {relative for code in item.topics for relative in (code, *ancestors(code))}:
+                    topics.add(item.document, topic)
+                regionless += not item.has_region
+            yield Record(item.document, item.text, item.path)
     why = f"are not in {QRELS}" if judged else "have no topic code"
     for count, finding in (
         (left_out, f"documents {why} and are left out, as in RCV1-v2."),
@@ -268,42 +264,3 @@ def read_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bo
     ):
         if count:
             notes.append(f"{count} {finding}")
-
-
-def ancestors(topic: str) -> list[str]:
-    """The topics above `topic`, which its code spells out: C1511 lies under C151, C15 and CCAT.
-
-    >>> ancestors("C1511"), ancestors("GSPO"), ancestors("MCAT")
-    (['C151', 'C15', 'CCAT'], ['GCAT'], [])
-    """
-    root = f"{topic[:1]}CAT"
-    if topic == root or not topic.startswith(("C", "E", "G", "M")):
-        return []
-    numbered = topic[1:].isdecimal()
-    return [*(topic[:length] for length in range(len(topic) - 1, 2, -1) if numbered), root]
-
-
-def _xml_files(place: Path) -> list[Path]:
-    """The XML files and zips at `place`, in a fixed order."""
-    files = [place] if place.is_file() else sorted(place.rglob("*"))
-    return [file for file in files if file.suffix.lower() in {".xml", ".zip"}]
-
-
-def _xml_contents(files: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Name and content of every XML file; zips are read without unpacking them."""
-    for file in files:
-        if file.suffix.lower() == ".xml":
-            yield file, file.read_bytes()
-            continue
-        try:
-            with zipfile.ZipFile(file) as archive:
-                for member in sorted(archive.namelist()):
-                    if member.lower().endswith(".xml"):
-                        yield file / member, archive.read(member)
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise DataError(f"not a readable zip ({error})", path=file, hint="Get it again.") from error
-
-
-def _file(place: Path, name: str) -> Path | None:
-    """The file of that name at `place`, plain or as it is distributed, compressed."""
-    return next((file for file in (place / name, place / f"{name}.gz") if file.is_file()), None)

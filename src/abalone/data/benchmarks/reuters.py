@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from abalone.data.benchmarks import Part, Release, build_corpus, exact_split
+from abalone.data.assemble import build_corpus
+from abalone.data.benchmarks.release import Release, with_gaps_noted
 from abalone.data.corpus import Corpus
+from abalone.data.documents import Documents
 from abalone.data.errors import DataError
-from abalone.data.labels import label_matrix
+from abalone.data.split import exact_split
 
 RELEASE = Release(
     name="reuters",
@@ -22,6 +24,7 @@ RELEASE = Release(
 SGML = [f"reut2-{number:03d}.sgm" for number in range(22)]
 STORIES = 21_578
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tgz")
+SPLIT_OF = {"TRAIN": "train", "TEST": "test"}  # of the attribute LEWISSPLIT
 VALIDATION_SHARE, SEED = 0.1, 0
 
 RECORD = re.compile(r"<REUTERS\b([^>]*)>(.*?)</REUTERS>", re.DOTALL)
@@ -53,44 +56,45 @@ def load(path: Path | None = None) -> Corpus:
     split, as the published split has none.
     """
     place = RELEASE.place(path)
-    modapte = {"TRAIN": Part(), "TEST": Part()}
+    modapte = Documents()
     outside = 0
     for name, content in _sgml_files(place):
         for story in read_stories(content, name):
-            if story.indexed and story.split in modapte:
-                modapte[story.split].add(story.text, story.topics)
+            if story.indexed and story.split in SPLIT_OF:
+                modapte.add(story.text, story.topics, SPLIT_OF[story.split])
             else:
                 outside += 1
-    train, test = modapte["TRAIN"], modapte["TEST"]
-    topics = sorted(_topics(train) & _topics(test))
-    train, test = _with_topics(train, topics), _with_topics(test, topics)
-    without = sum(len(part.texts) for part in modapte.values()) - len(train.texts) - len(test.texts)
+    documents = _with_topics_of_both(modapte)
+    topics, labels = documents.label_matrix()
     if not topics:
         raise DataError("no topic has both a training and a test document", path=place)
-
-    labels = label_matrix(train.labels, topics)
-    kept, held_out = exact_split(labels, (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
-    splits = {
-        "train": ([train.texts[i] for i in kept], labels[kept]),
-        "validation": ([train.texts[i] for i in held_out], labels[held_out]),
-        "test": (test.texts, label_matrix(test.labels, topics)),
-    }
-    provenance = RELEASE.provenance(
-        preparation="title and body, entities decoded, control characters removed; "
-        f"topics with a training and a test document ({len(topics)})",
-        split=f"ModApte; validation is a stratified {VALIDATION_SHARE:.0%} of its training documents "
-        "(our choice: the published split has none)",
-        seed=SEED,
-        path=str(place),
-    )
+    without = len(modapte.texts) - len(documents.texts)
     notes = [
         f"{outside} documents are outside the ModApte split.",
         f"{without} ModApte documents carry none of the {len(topics)} topics and are left out.",
     ]
-    total = outside + sum(len(part.texts) for part in modapte.values())
-    if total != STORIES:
+    if (total := len(modapte.texts) + outside) != STORIES:
         notes.append(f"{total} stories were read; the whole of Reuters-21578 has {STORIES}.")
-    return build_corpus("reuters", splits, topics, provenance, notes)
+
+    rows = documents.rows()
+    kept, held_out = exact_split(labels[rows["train"]], (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
+    corpus = build_corpus(
+        documents.texts,
+        labels,
+        topics,
+        {"train": rows["train"][kept], "validation": rows["train"][held_out], "test": rows["test"]},
+        name="reuters",
+        provenance=RELEASE.provenance(
+            preparation="title and body, entities decoded, control characters removed; "
+            f"topics with a training and a test document ({len(topics)})",
+            split=f"ModApte; validation is a stratified {VALIDATION_SHARE:.0%} of its training documents "
+            "(our choice: the published split has none)",
+            seed=SEED,
+            path=str(place),
+        ),
+        notes=notes,
+    )
+    return with_gaps_noted(corpus)
 
 
 def read_stories(content: str, file: str | Path) -> Iterator[Story]:
@@ -136,17 +140,17 @@ def _damaged(content: str, position: int, attributes: str, file: str | Path) -> 
     return DataError(reason, path=file, line=line, hint="The file is cut short or damaged: get it again.")
 
 
-def _topics(part: Part) -> set[str]:
-    return {topic for topics in part.labels for topic in topics}
-
-
-def _with_topics(part: Part, wanted: list[str]) -> Part:
-    """The documents that carry any of the `wanted` topics, without their other ones."""
-    left = Part()
-    for text, topics in zip(part.texts, part.labels, strict=True):
-        if carried := [topic for topic in topics if topic in wanted]:
-            left.add(text, carried)
-    return left
+def _with_topics_of_both(modapte: Documents) -> Documents:
+    """The documents with a topic that training and test both have, and those of their topics alone."""
+    found: dict[str | None, set[str]] = {split: set() for split in SPLIT_OF.values()}
+    for split, topics in zip(modapte.splits, modapte.labels, strict=True):
+        found[split].update(topics)
+    shared = set.intersection(*found.values())
+    documents = Documents()
+    for text, topics, split in zip(modapte.texts, modapte.labels, modapte.splits, strict=True):
+        if carried := [topic for topic in topics if topic in shared]:
+            documents.add(text, carried, split)
+    return documents
 
 
 def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:

@@ -1,0 +1,128 @@
+"""The command line itself: the group that all commands belong to, and how it speaks to a person.
+
+What a person can mend ends in a short `error: …` and status 2, for every command alike: a `DataError`, a file
+that cannot be read or written, an extra that is not installed, and a `ValueError` that a `raise` of our own has
+raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. A
+`ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
+"""
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from abalone import __version__
+from abalone.data.errors import DataError
+
+PACKAGE = Path(__file__).parents[1]
+MISTAKES = (DataError, OSError, ImportError)
+MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns mistakes, warnings and Ctrl-C into lines a person can read."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        _replace_unprintable()
+        with _plain_warnings():
+            try:
+                return super().invoke(ctx)
+            except BrokenPipeError:
+                raise  # `abalone … | head`: the reader has seen enough
+            except (*MISTAKES, ValueError) as error:
+                if not _is_mistake(error):
+                    raise
+                command = self.commands.get(ctx.invoked_subcommand)
+                _tell("error", _in_options(_message(error), command), typer.colors.RED)
+                raise typer.Exit(MISTAKE) from None
+            except KeyboardInterrupt:
+                typer.echo("\ninterrupted", err=True)
+                raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    name="abalone",
+    cls=Commands,
+    help="Long-tailed multi-label text classification: models that are good on the rare labels too.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"abalone {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+def _is_mistake(error: Exception) -> bool:
+    if isinstance(error, MISTAKES):
+        return True
+    # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.
+    last = extract_tb(error.__traceback__)[-1]
+    return (last.line or "").startswith("raise ") and Path(last.filename).is_relative_to(PACKAGE)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show a warning as one line, without the place in the code that gave it."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        _tell("warning", " ".join(str(message).split()), typer.colors.YELLOW)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _tell(kind: str, message: str, colour: str) -> None:
+    typer.secho(f"{kind}: ", fg=colour, bold=True, err=True, nl=False)
+    typer.echo(message, err=True)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _in_options(message: str, command: Any) -> str:
+    """The message with the arguments of our functions, `text_column=`, spelled as options, `--text-column`."""
+    for parameter in command.params if command else ():
+        name, option = parameter.name, parameter.opts[0]
+        if option.startswith("--"):
+            message = re.sub(rf"\b{name}=(?=['\"\[])", f"{option} ", message)
+            message = re.sub(rf"\b{name}=(True\b)?", option, message)
+    return message
+
+
+def _replace_unprintable() -> None:
+    # A terminal that cannot show a character of a label gets a question mark rather than a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

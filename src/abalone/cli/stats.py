@@ -1,0 +1,137 @@
+"""`abalone stats`: what a corpus looks like."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from abalone.cli.app import app
+from abalone.cli.corpus import (
+    Data,
+    DataPath,
+    LabelColumn,
+    LabelSeparator,
+    SkipBadRows,
+    SplitColumn,
+    TextColumn,
+    read_corpus,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from abalone.data.corpus import Corpus, CorpusStats
+
+NAMED_LABELS = 5  # at either end of the tail
+
+
+@app.command()
+def stats(
+    data: Data,
+    path: DataPath = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    label_separator: LabelSeparator = None,
+    skip_bad_rows: SkipBadRows = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the tail to a .png, .svg or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
+) -> None:
+    """Show what a corpus looks like: sizes, labels, and the shape of its tail."""
+    from abalone.report.tail import draw_tail, picture_format
+
+    if plot is not None:
+        picture_format(plot)  # before the long work rather than after it
+    with warnings.catch_warnings(record=True) as given:
+        corpus = read_corpus(
+            data,
+            path=path,
+            text_column=text_column,
+            label_column=label_column,
+            split_column=split_column,
+            label_separator=label_separator,
+            skip_bad_rows=skip_bad_rows,
+        )
+    for warning in given:
+        if as_json or str(warning.message) not in corpus.notes:  # the notes are printed below
+            warnings.warn(warning.message, stacklevel=1)
+    measured = corpus.stats()
+    if as_json:
+        typer.echo(json.dumps(_as_dict(corpus, measured), indent=2, ensure_ascii=False, default=str))
+    else:
+        _print_stats(corpus, measured)
+    if plot is not None:
+        draw_tail(measured.frequencies, corpus.label_names, plot, title=corpus.name)
+        typer.echo(f"drawn to {plot}", err=True)
+
+
+def _as_dict(corpus: "Corpus", measured: "CorpusStats") -> dict[str, object]:
+    return {
+        "name": corpus.name,
+        **measured.as_dict(),
+        "frequencies": dict(zip(corpus.label_names, measured.frequencies, strict=True)),
+        "unseen_labels": corpus.unseen_labels,
+        "notes": corpus.notes,
+        "provenance": dict(corpus.provenance),
+    }
+
+
+def _print_stats(corpus: "Corpus", measured: "CorpusStats") -> None:
+    from rich.console import Console
+
+    from abalone.report.tail import tail_chart
+
+    console = Console(highlight=False, markup=False)  # label names may hold brackets
+    console.print(
+        _row(
+            {
+                "corpus": corpus.name,
+                "train": f"{measured.train:,}",
+                "val": f"{measured.validation:,}",
+                "test": f"{measured.test:,}",
+                "labels": f"{measured.labels:,}",
+                "labels/doc": f"{measured.labels_per_document:.2f}",
+                "words/doc": f"{measured.words_per_document:,.0f}",
+            }
+        )
+    )
+    console.print("Documents per label in training, and how uneven they are:")
+    console.print(
+        _row(
+            {
+                "max": f"{measured.frequency_max:,}",
+                "median": f"{measured.frequency_median:,g}",
+                "min": f"{measured.frequency_min:,}",
+                "labels under 30": f"{measured.labels_under_30:,}",
+                "Gini": f"{measured.gini:.2f}",
+                "share of head third": f"{measured.head_share:.0%}",
+            }
+        )
+    )
+    console.print(tail_chart(measured.frequencies, ascii_only=console.options.ascii_only))
+    console.print()
+    by_frequency = sorted(zip(corpus.label_names, measured.frequencies, strict=True), key=lambda pair: -pair[1])
+    named = [f"{name} ({frequency:,})" for name, frequency in by_frequency]
+    if len(named) > 2 * NAMED_LABELS:
+        console.print(f"most frequent: {', '.join(named[:NAMED_LABELS])}")
+        console.print(f"rarest: {', '.join(named[-NAMED_LABELS:])}")
+    elif named:
+        console.print(f"labels: {', '.join(named)}")
+    if measured.unlabelled_documents:
+        console.print(f"documents with none of these labels: {measured.unlabelled_documents:,}")
+    for note in corpus.notes:
+        console.print(f"note: {note}")
+
+
+def _row(cells: dict[str, str]) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in cells:
+        table.add_column(name, justify="left" if name == "corpus" else "right")
+    table.add_row(*map(Text, cells.values()))
+    return table

@@ -1,0 +1,142 @@
+"""Probabilities that mean what they say: one temperature for each group of labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from abalone.evaluation.checks import (
+    Labels,
+    check_same_shape,
+    read_labels,
+    read_logits,
+    read_one_per_label,
+    read_probabilities,
+)
+
+LOG_TEMPERATURE = (np.log(0.05), np.log(20.0))  # far beyond what a trained network needs; keeps the search finite
+
+
+@dataclass(frozen=True, eq=False)
+class TemperatureCalibration:
+    """p = σ(logit / T), with a temperature T for each group of labels.
+
+    A temperature above 1 takes confidence back, below 1 it adds some. The order of documents within a label does
+    not change, so a label's own best threshold cuts at the same place; what becomes comparable are labels of
+    different groups.
+
+    Args:
+        temperatures: [G].
+        groups: [L], the group of each label, 0 … G − 1.
+
+    Reference:
+        Guo et al., "On Calibration of Modern Neural Networks", ICML 2017.
+
+    Example:
+        >>> calibration = TemperatureCalibration(np.array([2.0, 1.0]), np.array([0, 1]))
+        >>> calibration.apply(np.array([[2.0, 2.0]])).round(3).tolist()
+        [[0.731, 0.881]]
+    """
+
+    temperatures: np.ndarray
+    groups: np.ndarray
+
+    def __post_init__(self) -> None:
+        temperatures, groups = np.array(self.temperatures, dtype=np.float64), np.array(self.groups)
+        if temperatures.ndim != 1 or not np.all(np.isfinite(temperatures) & (temperatures > 0)):
+            raise ValueError(f"temperatures must be [groups], finite and above 0, got {temperatures}")
+        _check_groups(groups)
+        if groups.max(initial=-1) >= len(temperatures):
+            raise ValueError(f"groups name group {groups.max()}, but there are {len(temperatures)} temperatures")
+        object.__setattr__(self, "temperatures", temperatures)
+        object.__setattr__(self, "groups", groups)
+
+    def apply(self, logits: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities [n, L] of logits [n, L]."""
+        logits = read_logits("logits", logits)
+        read_one_per_label("groups of the calibration", self.groups, logits.shape[1])
+        probabilities: np.ndarray = expit(logits / self.temperatures[self.groups])
+        return probabilities
+
+    def to_dict(self) -> dict[str, list[float] | list[int]]:
+        """Plain values, for JSON; read back they are the same to the last bit."""
+        return {"temperatures": self.temperatures.tolist(), "groups": self.groups.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, list[float] | list[int]]) -> "TemperatureCalibration":
+        """What `to_dict` gave."""
+        if set(stored) != {"temperatures", "groups"}:
+            raise ValueError(
+                f"stored calibration must have the entries 'temperatures' and 'groups', got {sorted(stored)}"
+            )
+        return cls(np.asarray(stored["temperatures"], dtype=np.float64), np.asarray(stored["groups"], dtype=np.int64))
+
+
+def fit_temperatures(logits: np.ndarray, labels: Labels, groups: np.ndarray) -> TemperatureCalibration:
+    """Find the temperatures with the lowest binary cross-entropy, on documents that were not trained on.
+
+    The cross-entropy over all labels is never above that of the logits as they are. A group in which every pair
+    is negative (or every pair positive) has no temperature of its own, as ever more confidence would look ever
+    better; it takes that of all labels together.
+
+    Args:
+        logits: [n, L].
+        labels: [n, L].
+        groups: [L], the group of each label, for example `label_thirds(frequencies)`; `np.zeros(L, int)` for one
+            temperature in all.
+    """
+    logits, truth = read_logits("logits", logits), read_labels("labels", labels)
+    check_same_shape("logits", logits, "labels", truth)
+    groups = read_one_per_label("groups", groups, logits.shape[1])
+    _check_groups(groups)
+    positive = truth.toarray().astype(bool)  # [n, L]
+    overall = _temperature(logits, positive)
+    temperatures = []
+    for group in range(int(groups.max()) + 1):
+        inside = groups == group
+        temperatures.append(_temperature(logits[:, inside], positive[:, inside], otherwise=overall))
+    return TemperatureCalibration(np.array(temperatures), groups)
+
+
+def _temperature(logits: np.ndarray, positive: np.ndarray, otherwise: float = 1.0) -> float:
+    """The best temperature, never worse than 1 or `otherwise`; the latter where the labels cannot tell."""
+    if positive.all() or not positive.any():
+        return otherwise
+    pull = logits[positive].sum()
+
+    def cross_entropy(log_temperature: float) -> float:
+        scale = np.exp(-log_temperature)
+        return float(np.logaddexp(0, logits * scale).sum() - pull * scale)
+
+    # Convex in 1/T, so there is one valley in log T too; the comparison is for a valley that ends next to T = 1.
+    found = minimize_scalar(cross_entropy, bounds=LOG_TEMPERATURE, method="bounded").x
+    return float(np.exp(min([found, 0.0, np.log(otherwise)], key=cross_entropy)))
+
+
+def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:
+    """Mean gap between what the probabilities say and what is true, over bins of equal width.
+
+    Taken over all (document, label) pairs at once. Most pairs are sure negatives, so values are small; compare
+    them on the same labels only.
+
+    Args:
+        probabilities: [n, L].
+        labels: [n, L].
+        bins: how many.
+    """
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    probabilities, truth = read_probabilities("probabilities", probabilities), read_labels("labels", labels)
+    check_same_shape("probabilities", probabilities, "labels", truth)
+    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)  # [n, L]
+    said = np.bincount(place.ravel(), probabilities.ravel(), minlength=bins)
+    documents, columns = truth.nonzero()
+    true = np.bincount(place[documents, columns], minlength=bins)
+    return float(np.abs(said - true).sum() / probabilities.size)
+
+
+def _check_groups(groups: np.ndarray) -> None:
+    if groups.ndim != 1 or not np.issubdtype(groups.dtype, np.integer) or groups.min(initial=0) < 0:
+        raise ValueError(f"groups must be [labels], integers from 0, got {groups.dtype} of shape {groups.shape}")

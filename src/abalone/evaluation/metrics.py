@@ -1,0 +1,238 @@
+"""How good predictions are: F1 and its parts, over all labels, by third and by label, and the quality of a ranking.
+
+Values are scikit-learn's (`zero_division=0`). The F1 family comes from three counts per label, taken on sparse
+matrices.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probabilities
+from abalone.evaluation.groups import THIRDS, label_thirds
+from abalone.evaluation.ranking import ranking_scores
+
+DRAWN_AT_ONCE = 2**22  # documents; bounds the memory of the bootstrap, and stays in the caches
+
+
+def evaluate(
+    truth: Labels,
+    predictions: Labels,
+    *,
+    probabilities: np.ndarray | None = None,
+    frequencies: np.ndarray | None = None,
+    scored: np.ndarray | None = None,
+) -> dict[str, float]:
+    """The metrics of the field in one dictionary.
+
+    Always `micro_f1`, `macro_f1`, `hamming_loss` and `micro_`/`macro_` `precision` and `recall`. A label that is
+    neither present nor predicted has F1 = 0 and counts: macro averages are over all labels, as in the paper.
+
+    Args:
+        truth, predictions: [n, L].
+        probabilities: [n, L]; adds `precision_at_1`, `_3`, `_5` (ties count in proportion; always over k, even
+            where L < k), `ranking_loss` (ties count as wrong) and `mean_average_precision` (over the labels that
+            have a positive).
+        frequencies: [L], training documents of each label; adds `macro_f1_head`, `_medium` and `_tail`. A third
+            without a scored label has no entry.
+        scored: [L] of bool; labels that are False are left out of everything. The thirds stay those of all labels.
+
+    Example:
+        >>> truth = np.array([[1, 0], [1, 1], [0, 1]])
+        >>> scores = evaluate(truth, np.array([[1, 0], [1, 0], [0, 1]]))
+        >>> round(scores["micro_f1"], 4), round(scores["macro_f1"], 4), round(scores["hamming_loss"], 4)
+        (0.8571, 0.8333, 0.1667)
+    """
+    truth, predictions = _read_pair(truth, predictions)
+    columns = _scored_columns(scored, truth.shape[1])
+    counts = Counts.of(truth, predictions).of_labels(columns)
+    scores = _count_scores(counts, truth.shape[0], _thirds(frequencies, columns, truth.shape[1]))
+    values = {name: float(score) for name, score in scores.items()}
+    if probabilities is not None:
+        probabilities = read_probabilities("probabilities", probabilities)
+        check_same_shape("truth", truth, "probabilities", probabilities)
+        if scored is not None:
+            truth, probabilities = truth[:, columns], probabilities[:, columns]
+        values |= ranking_scores(truth, probabilities)
+    return values
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """How one label fares."""
+
+    name: str
+    train_frequency: int | None
+    support: int  # documents that carry it
+    predicted: int  # documents that are said to carry it
+    precision: float
+    recall: float
+    f1: float
+    threshold: float | None = None
+
+
+def per_label(
+    truth: Labels,
+    predictions: Labels,
+    label_names: list[str] | tuple[str, ...],
+    frequencies: np.ndarray | None = None,
+    thresholds: np.ndarray | None = None,
+) -> list[LabelScore]:
+    """One row a label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
+
+    Args:
+        truth, predictions: [n, L].
+        label_names: L names.
+        frequencies: [L], training documents of each label.
+        thresholds: [L], as in `Thresholds.values`; only shown.
+    """
+    truth, predictions = _read_pair(truth, predictions)
+    labels = truth.shape[1]
+    names = read_one_per_label("label_names", np.asarray(label_names, dtype=object), labels)
+    known = None if frequencies is None else read_one_per_label("frequencies", frequencies, labels)
+    cuts = None if thresholds is None else read_one_per_label("thresholds", thresholds, labels)
+    counts = Counts.of(truth, predictions)
+    precision, recall, f1 = counts.precision(), counts.recall(), counts.f1()
+    return [
+        LabelScore(
+            name=names[label],
+            train_frequency=None if known is None else int(known[label]),
+            support=int(counts.support[label]),
+            predicted=int(counts.predicted[label]),
+            precision=float(precision[label]),
+            recall=float(recall[label]),
+            f1=float(f1[label]),
+            threshold=None if cuts is None else float(cuts[label]),
+        )
+        for label in range(labels)
+    ]
+
+
+def bootstrap_interval(
+    truth: Labels,
+    predictions: Labels,
+    metric: str = "macro_f1",
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+    *,
+    frequencies: np.ndarray | None = None,
+    scored: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """Percentile interval of a metric over documents drawn with replacement.
+
+    It speaks of the documents, not of training: other seeds vary on top. With labels that have a test document or
+    two the macro interval leans low, since a draw without them scores 0 there.
+
+    Args:
+        truth, predictions, frequencies, scored: as for `evaluate`.
+        metric: a key of `evaluate` without probabilities.
+        samples: how often to draw.
+        seed: the same seed gives the same draws, so that two models are compared on the same ones.
+        level: of confidence.
+    """
+    if samples < 1 or not 0 < level < 1:
+        raise ValueError(f"samples must be at least 1 and level between 0 and 1, got {samples} and {level}")
+    truth, predictions = _read_pair(truth, predictions)
+    documents, labels = truth.shape
+    columns = _scored_columns(scored, labels)
+    thirds = _thirds(frequencies, columns, labels)
+    by_label = [m.T.astype(np.float64) for m in (truth.multiply(predictions), predictions, truth)]  # [L, n] each
+    rng = np.random.default_rng(seed)
+    step = max(1, DRAWN_AT_ONCE // documents)
+    drawn = []
+    for start in range(0, samples, step):
+        size = min(step, samples - start)
+        places = rng.integers(documents, size=(size, documents)) * size + np.arange(size)[:, None]
+        weights = np.bincount(places.ravel(), minlength=documents * size).reshape(documents, size)  # [n, samples]
+        counts = Counts(*((matrix @ weights).T for matrix in by_label)).of_labels(columns)  # [samples, L]
+        scores = _count_scores(counts, documents, thirds)
+        if metric not in scores:
+            raise ValueError(f"metric must be one of {', '.join(scores)}, got {metric!r}")
+        drawn.append(scores[metric])
+    low, high = np.quantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What F1 is made of, [..., L]: true positives, predictions, positives."""
+
+    hits: np.ndarray
+    predicted: np.ndarray
+    support: np.ndarray
+
+    @classmethod
+    def of(cls, truth: csr_array, predictions: csr_array) -> "Counts":
+        """Count; both as `read_labels` gives them."""
+        matrices = truth.multiply(predictions), predictions, truth
+        return cls(*(np.bincount(matrix.indices, minlength=truth.shape[1]) for matrix in matrices))
+
+    def of_labels(self, columns: np.ndarray) -> "Counts":
+        """The counts of some labels."""
+        return Counts(self.hits[..., columns], self.predicted[..., columns], self.support[..., columns])
+
+    def pooled(self) -> "Counts":
+        """All labels taken as one, for micro averages; [...]."""
+        return Counts(self.hits.sum(-1), self.predicted.sum(-1), self.support.sum(-1))
+
+    def precision(self) -> np.ndarray:
+        """Share of the predictions that are right; 0 where there are none."""
+        return _share(self.hits, self.predicted)
+
+    def recall(self) -> np.ndarray:
+        """Share of the positives that are predicted; 0 where there are none."""
+        return _share(self.hits, self.support)
+
+    def f1(self) -> np.ndarray:
+        """Harmonic mean of precision and recall; 0 where there is neither prediction nor positive."""
+        return _share(2 * self.hits, self.predicted + self.support)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole of counts, 0 where there is nothing to have a part of."""
+    share: np.ndarray = part / np.maximum(whole, 1)
+    return share
+
+
+def _count_scores(counts: Counts, documents: int, thirds: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The F1 family of counts [..., L], [...] each."""
+    pooled, f1 = counts.pooled(), counts.f1()
+    wrong = pooled.predicted + pooled.support - 2 * pooled.hits
+    scores = {
+        "micro_f1": pooled.f1(),
+        "macro_f1": f1.mean(-1),
+        "hamming_loss": wrong / (documents * f1.shape[-1]),
+        "micro_precision": pooled.precision(),
+        "micro_recall": pooled.recall(),
+        "macro_precision": counts.precision().mean(-1),
+        "macro_recall": counts.recall().mean(-1),
+    }
+    for third, name in enumerate(THIRDS if thirds is not None else ()):
+        inside = thirds == third
+        if np.any(inside):
+            scores[f"macro_f1_{name}"] = f1[..., inside].mean(-1)
+    return scores
+
+
+def _read_pair(truth: Labels, predictions: Labels) -> tuple[csr_array, csr_array]:
+    pair = read_labels("truth", truth), read_labels("predictions", predictions)
+    check_same_shape("truth", pair[0], "predictions", pair[1])
+    return pair
+
+
+def _scored_columns(scored: np.ndarray | None, labels: int) -> np.ndarray:
+    if scored is None:
+        return np.arange(labels)
+    mask = read_one_per_label("scored", scored, labels)
+    if mask.dtype != np.bool_ or not mask.any():
+        raise ValueError("scored must be True or False for each label, and True for one of them at least")
+    return np.flatnonzero(mask)
+
+
+def _thirds(frequencies: np.ndarray | None, columns: np.ndarray, labels: int) -> np.ndarray | None:
+    if frequencies is None:
+        return None
+    thirds: np.ndarray = label_thirds(read_one_per_label("frequencies", frequencies, labels))[columns]
+    return thirds

@@ -1,0 +1,238 @@
+"""Linear evaluation: how far logistic regressions get on frozen features. The yardstick of the paper's tables.
+
+The paper trains 45 small models a label, 2,430 for a corpus of 54 labels; `GridFits` trains them side by side.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, issparse
+from torch import Tensor
+
+from abalone.device import choose_device
+from abalone.evaluation.gridfits import (
+    SCORED_AT_ONCE,
+    GridFits,
+    Setting,
+    mean_probability,
+    shuffled_batches,
+    starting_weights,
+)
+from abalone.losses.checks import check_at_least_zero, check_columns, check_finite, check_matrix, check_same_rows
+from abalone.losses.kernel import working_dtype
+from abalone.losses.pairs import label_matrix
+
+Features = np.ndarray | Tensor  # [n, d], of any floating type; may be memory-mapped
+Labels = np.ndarray | Tensor | csr_array  # [n, L] of 0/1
+
+
+@dataclass(eq=False)
+class LinearProbe:
+    """Logistic regressions on frozen features, each label with the training setting that suits it.
+
+    Every label is fitted with every learning rate × weight decay × initialisation: AdamW on the mean binary
+    cross-entropy, Xavier-uniform start, learning rate falling linearly to 0, features as they are. As with
+    `torch.optim.AdamW` on an `nn.Linear`, weight decay takes the bias too. The initialisations of a setting vote
+    by mean probability, and per label the setting with the best validation F1 (p ≥ 0.5) is kept.
+
+    Equal F1, common among rare labels, is decided by the likelihood of the validation labels, then for the smaller
+    learning rate, then for the larger weight decay. A label that no training or no validation document carries takes
+    the setting with the best mean F1 over the other labels: its own F1 says nothing, and without training documents
+    would favour the fit that learned least. A setting that overflows is never kept.
+
+    The seed fixes starts and batches, whatever else draws random numbers. Computes in float32, or in float64 if X is
+    float64; on CUDA the products follow `torch.set_float32_matmul_precision`.
+
+    Args:
+        learning_rates, weight_decays: the grid; the paper's by default.
+        initialisations: fits of each setting, averaged as probabilities.
+        epochs, batch_size: batches run on across the end of an epoch, so that all are full.
+        seed: of starts and batches.
+        device: a torch device, or "auto" for CUDA where there is any.
+
+    Attributes:
+        weight, bias: of the kept fits, [initialisations, L, d] and [initialisations, L], on the CPU.
+        chosen: the kept setting of each label.
+        validation_f1: [L], what it was kept for; NaN for a label that took the setting of the others.
+
+    Reference:
+        Audibert, Gauffre & Amini, "Exploring Contrastive Learning for Long-Tailed Multi-Label Text
+        Classification", appendix A.
+
+    Example:
+        >>> X = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+        >>> Y = X[:, :3] > 0
+        >>> probe = LinearProbe(epochs=100, batch_size=32).fit(X[:150], Y[:150], X[150:], Y[150:])
+        >>> probe.predict_proba(X[150:]).shape
+        (50, 3)
+        >>> bool(probe.validation_f1.min() > 0.9)
+        True
+    """
+
+    learning_rates: Sequence[float] = (1.0, 1e-1, 1e-2)
+    weight_decays: Sequence[float] = (1.0, 1e-1, 1e-2, 1e-4, 1e-6)
+    initialisations: int = 3
+    epochs: int = 40
+    batch_size: int = 256
+    seed: int = 0
+    device: str | torch.device = "auto"
+
+    weight: Tensor = field(init=False, repr=False)
+    bias: Tensor = field(init=False, repr=False)
+    chosen: list[Setting] = field(init=False, repr=False)
+    validation_f1: Tensor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("initialisations", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.grid:
+            raise ValueError("learning_rates and weight_decays must have at least one value each")
+        for learning_rate, weight_decay in self.grid:
+            if not 0 < learning_rate < math.inf:
+                raise ValueError(f"learning_rates must be finite numbers above 0, got {learning_rate}")
+            check_at_least_zero("weight_decays", weight_decay)
+
+    @property
+    def grid(self) -> list[Setting]:
+        """All settings, the more cautious first: this is the order that decides ties."""
+        return [Setting(*s) for s in product(sorted(self.learning_rates), sorted(self.weight_decays, reverse=True))]
+
+    def fit(self, X: Features, Y: Labels, X_val: Features | None = None, Y_val: Labels | None = None) -> Self:
+        """Train on X [n, d] with 0/1 labels Y [n, L], choose on X_val [m, d] with Y_val [m, L]."""
+        if X_val is None or Y_val is None:
+            raise ValueError(
+                "LinearProbe chooses learning rate and weight decay on validation documents: "
+                "call fit(X, Y, X_val, Y_val) with features [m, d] and 0/1 labels [m, L] that X and Y do not hold"
+            )
+        device = _device(self.device)
+        # All read before training, so that what is wrong is said at once.
+        features, targets = _features("X", X, device), _targets("Y", Y, device)
+        val_features, val_targets = _features("X_val", X_val, device), _targets("Y_val", Y_val, device)
+        check_same_rows("X", features, "Y", targets)
+        check_same_rows("X_val", val_features, "Y_val", val_targets)
+        check_columns("X_val", val_features, features.shape[1], "X")
+        check_columns("Y_val", val_targets, targets.shape[1], "Y")
+        size = min(self.batch_size, len(features))
+        steps = self.epochs * len(features) // size
+        generator = torch.Generator().manual_seed(self.seed)
+        start = starting_weights(self.initialisations, targets.shape[1], features.shape[1], generator)
+        fits = GridFits(features, targets, self.grid, start, size, steps)
+        fits.train(shuffled_batches(len(features), size, steps, generator, device))
+        self._keep_best(fits, val_features.to(features.dtype), val_targets)
+        return self
+
+    def _keep_best(self, fits: GridFits, features: Tensor, targets: Tensor) -> None:
+        f1, log_likelihood = fits.scores(features, targets)  # [S, L] both
+        known = (fits.targets.any(0) & targets.any(0)).cpu().numpy()  # [L]
+        best = best_settings(f1, log_likelihood, known)
+        self.chosen = [self.grid[setting] for setting in best]
+        self.weight, self.bias = fits.pick(best)
+        self.validation_f1 = torch.from_numpy(np.where(known, f1[best, np.arange(len(best))], np.nan))
+
+    def predict_proba(self, X: Features) -> np.ndarray:
+        """Probabilities [n, L]: the mean over the initialisations."""
+        self._check_fitted()
+        device = _device(self.device)
+        weight, bias = self.weight.to(device), self.bias.to(device)
+        _, labels, dim = weight.shape
+        if X.shape[1:] != (dim,):
+            raise ValueError(f"X must be [documents, {dim}] as in fit, got shape {tuple(X.shape)}")
+        probabilities = torch.empty(len(X), labels, dtype=weight.dtype)
+        rows = max(SCORED_AT_ONCE // max(labels, dim), 1)
+        for begin in range(0, len(X), rows):
+            part = slice(begin, min(begin + rows, len(X)))
+            features = _features(f"X[{part.start}:{part.stop}]", X[part], device).to(weight.dtype)
+            probabilities[part] = mean_probability(features, weight, bias)
+        return probabilities.numpy()
+
+    def mean_linear(self) -> tuple[Tensor, Tensor]:
+        """One linear layer, weight [L, d] and bias [L]: the mean over the initialisations, for export.
+
+        Its sigmoid is close to `predict_proba` but not equal to it, which averages probabilities.
+        """
+        self._check_fitted()
+        return self.weight.mean(0), self.bias.mean(0)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What `from_state` takes: the settings, which JSON can hold, and the tensors, which safetensors can."""
+        self._check_fitted()
+        config = {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "device"}
+        tensors = {
+            "weight": self.weight,
+            "bias": self.bias,
+            "chosen": torch.tensor(self.chosen, dtype=torch.float64),
+            "validation_f1": self.validation_f1,
+        }
+        return config, tensors
+
+    @classmethod
+    def from_state(
+        cls, config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str | torch.device = "auto"
+    ) -> Self:
+        """The fitted probe again, on whatever device there is now."""
+        probe = cls(**config, device=device)
+        probe.weight, probe.bias, probe.validation_f1 = tensors["weight"], tensors["bias"], tensors["validation_f1"]
+        probe.chosen = [Setting(*setting) for setting in tensors["chosen"].tolist()]
+        return probe
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "weight"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("this LinearProbe is not fitted yet: call fit(X, Y, X_val, Y_val) first")
+
+
+def best_settings(f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """[L], the setting each label keeps.
+
+    Args:
+        f1, log_likelihood: [S, L] on validation, NaN where a setting must not be kept.
+        known: [L], whether training and validation have documents of the label.
+    """
+    usable = ~np.isnan(f1)
+    if not usable.any(0).all():
+        label = int(usable.any(0).argmin())
+        raise ValueError(
+            f"every fit of label {label} overflowed; scale the features down or give smaller learning_rates"
+        )
+    scores = np.where(usable, np.stack([f1, log_likelihood]), [[[0.0]], [[-np.inf]]])  # [2, S, L]
+    if known.any():
+        scores = np.where(known, scores, scores[:, :, known].mean(2, keepdims=True))
+    f1, log_likelihood = scores
+    f1[~usable] = -1
+    ties = f1 == f1.max(0)
+    # nan_to_num makes -inf finite: a tie must win over what is none, even with a likelihood of 0.
+    best: np.ndarray = np.where(ties, np.nan_to_num(log_likelihood), -np.inf).argmax(0)  # the first of equals
+    return best
+
+
+def _device(device: str | torch.device) -> torch.device:
+    chosen = choose_device(str(device))
+    # Apple's GPU has no float64, in which the validation scores are added up.
+    return torch.device("cpu") if chosen.type == "mps" else chosen
+
+
+def _features(name: str, features: Features, device: torch.device) -> Tensor:
+    """[n, d] on the device, float64 where it was, else float32."""
+    # Always a copy of an array: tensors over read-only memory, as a memory map may be, are not supported.
+    tensor = features.detach() if isinstance(features, Tensor) else torch.from_numpy(np.array(features))
+    check_matrix(name, tensor, dims="[documents, features]")
+    tensor = tensor.to(device, working_dtype(tensor))
+    check_finite(name, tensor)
+    return tensor
+
+
+def _targets(name: str, labels: Labels, device: torch.device) -> Tensor:
+    """0/1 labels as bool [n, L] on the device."""
+    if not isinstance(labels, Tensor):
+        labels = torch.from_numpy(labels.toarray() if issparse(labels) else np.array(labels))
+    targets = label_matrix(name, labels, torch.bool).dense().to(device)
+    if 0 in targets.shape:
+        raise ValueError(f"{name} must have documents and labels, got shape {tuple(targets.shape)}")
+    return targets

@@ -1,0 +1,196 @@
+"""From probabilities to labels: a threshold for each label, chosen on validation documents."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import expit, logit
+
+from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probabilities
+from abalone.evaluation.ranking import Standing
+
+Objective = Literal["macro", "micro", "half"]
+
+# Tried on arXiv abstracts: 53 labels; logistic regression and SVM on tf-idf, logistic regression on LSA; thresholds
+# chosen on 500, 1,500 or 4,800 documents and scored on fresh ones. Against no shrinkage macro-F1 gains 1.9 to 2.2, 1.3
+# to 1.7 and 0.4 to 0.8 points, micro-F1 (objective `micro`) 0.7 to 0.8, 0.2 to 0.3 and 0.0 to 0.1; flat from 20 to 100.
+SHRINKAGE = 30.0
+# What a threshold of 0 and of 1 are taken for in logit space, where both are infinitely far.
+EDGES = (np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
+NEVER = float(np.nextafter(1.0, 2.0))
+"""The threshold that no probability reaches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """A label is predicted where its probability reaches its threshold: p ≥ t.
+
+    Args:
+        values: [L], in [0, 1], or `NEVER` for a label that is not to be predicted.
+
+    Example:
+        >>> cut = Thresholds(np.array([0.5, 0.1]))
+        >>> cut.apply(np.array([[0.5, 0.2], [0.3, 0.05]])).astype(int).tolist()
+        [[1, 1], [0, 0]]
+        >>> cut.apply(np.array([[0.5, 0.2], [0.3, 0.05]]), at_least_one=True).astype(int).tolist()
+        [[1, 1], [1, 0]]
+    """
+
+    values: np.ndarray
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim != 1 or not np.all((values >= 0) & (values <= NEVER)):
+            raise ValueError(f"values must be [labels], each in [0, 1] or NEVER, got {values} of shape {values.shape}")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    def apply(self, probabilities: np.ndarray, at_least_one: bool = False) -> np.ndarray:
+        """The labels, bool [n, L].
+
+        Args:
+            probabilities: [n, L].
+            at_least_one: a document with no label that reaches its threshold gets its most probable one.
+        """
+        probabilities = read_probabilities("probabilities", probabilities)
+        read_one_per_label("values of the thresholds", self.values, probabilities.shape[1])
+        predicted: np.ndarray = probabilities >= self.values
+        if at_least_one:
+            bare = np.flatnonzero(~predicted.any(axis=1))
+            predicted[bare, probabilities[bare].argmax(axis=1)] = True
+        return predicted
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Plain values, for JSON; read back they are the same to the last bit."""
+        return {"values": self.values.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, list[float]]) -> "Thresholds":
+        """What `to_dict` gave."""
+        if set(stored) != {"values"}:
+            raise ValueError(f"stored thresholds must have the one entry 'values', got {sorted(stored)}")
+        return cls(np.asarray(stored["values"], dtype=np.float64))
+
+
+def fit_thresholds(
+    probabilities: np.ndarray,
+    labels: Labels,
+    *,
+    objective: Objective = "macro",
+    shrinkage: float = SHRINKAGE,
+) -> Thresholds:
+    """Choose thresholds on documents that were not trained on.
+
+    Each label's own best cut is exact: of all cuts midway between neighbouring probabilities the one with the
+    highest F1 (the higher cut among equals). With few positives that cut is mostly noise, so it is drawn towards a
+    safer one: in logit space, with weight n⁺/(n⁺ + shrinkage) on the label's own, n⁺ its positives. A label without
+    a positive takes the safer cut. Which cut is safe follows from what is best for probabilities that are known:
+    half of the F1 reached (Lipton et al.). For micro-F1 that is one value, so the safe cut is the best one common
+    to all labels, which asks for labels that are about equally calibrated. For macro-F1 it is each label's own and
+    a common cut would bury the rare ones; there the safe cut is the break-even one (Yang), which predicts a label
+    as often as it occurs (once at least) and asks for nothing but a count.
+
+    Args:
+        probabilities: [n, L].
+        labels: [n, L].
+        objective: `macro` for macro-F1, which each label improves by itself; `micro` for micro-F1, of which the
+            cuts are the joint optimum; `half` for p ≥ 0.5 everywhere, as in the paper.
+        shrinkage: as many positives as it takes for a label's own cut to count as much as the safer one; 0 turns
+            it off.
+
+    Reference:
+        Lipton, Elkan & Naryanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", ECML PKDD 2014.
+        Yang, "A Study of Thresholding Strategies for Text Categorization", SIGIR 2001.
+    """
+    if objective not in get_args(Objective):
+        raise ValueError(f"objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
+    if not (math.isfinite(shrinkage) and shrinkage >= 0):
+        raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage}")
+    probabilities, truth = read_probabilities("probabilities", probabilities), read_labels("labels", labels)
+    check_same_shape("probabilities", probabilities, "labels", truth)
+    if objective == "half":
+        return Thresholds(np.full(truth.shape[1], 0.5))
+    by_label = truth.T.tocsr()  # [L, n]
+    support = np.diff(by_label.indptr)
+    if not support.any():
+        raise ValueError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
+    if objective == "macro":
+        fitted, safe = _macro_cuts(probabilities, by_label), _break_even_cuts(probabilities, support)
+    else:
+        fitted, safe = _micro_cuts(probabilities, by_label), np.full(len(support), _common_cut(probabilities, truth))
+    own = safe.copy()
+    own[support > 0] = fitted
+    weight = support / np.maximum(support + shrinkage, 1)
+    drawn = expit(weight * _logit(own) + (1 - weight) * _logit(safe))
+    # A cut that is not drawn anywhere is kept to the last bit: it may lie between neighbouring floats.
+    return Thresholds(np.where((weight == 1) | (own == safe), own, drawn))
+
+
+def _logit(cut: np.ndarray) -> np.ndarray:
+    value: np.ndarray = logit(np.clip(cut, *EDGES))
+    return value
+
+
+def _midway(below: np.ndarray, above: np.ndarray | float) -> np.ndarray:
+    """A cut that separates two probabilities: below < cut ≤ above, also where no float lies between."""
+    middle = (below.astype(np.float64) + above) / 2
+    return np.where(middle > below, middle, above)
+
+
+# A cut can only be best right at a positive: lowered past a negative it would gain nothing and cost precision.
+# So each positive stands for a cut, and what that cut predicts and hits is where the positive stands in its column.
+
+
+def _best_by_row(at: Standing, score: np.ndarray) -> np.ndarray:
+    """Index of the best-scored positive of each row that has one; the highest cut among equals."""
+    order = np.lexsort((at.scores, score, at.rows))
+    return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
+
+
+def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
+    """The cut with the highest F1 for each label that has a positive."""
+    at = Standing.of(by_label, probabilities.T)
+    support = np.diff(by_label.indptr)
+    best = _best_by_row(at, 2 * at.hits / (at.reached + support[at.rows]))
+    return _midway(at.below[best], at.scores[best])
+
+
+def _micro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
+    """The cuts with the highest joint micro-F1, for each label that has a positive.
+
+    Micro-F1 is a ratio of two sums over labels, 2·hits / (predicted + positives). Dinkelbach's method: a ratio of at
+    least F can be had if and only if 2·hits − F·predicted, which each label makes as large as it can by itself,
+    reaches F·positives; the ratio had is the next F, until it no longer grows.
+    """
+    at = Standing.of(by_label, probabilities.T)
+    reached_f1 = 0.0
+    while True:
+        gain = 2 * at.hits - reached_f1 * at.reached
+        best = _best_by_row(at, gain)
+        worth = gain[best] > 0  # else the label is better never predicted
+        hits, predicted = at.hits[best][worth].sum(), at.reached[best][worth].sum()
+        f1 = 2 * hits / (predicted + at.rows.size)
+        if f1 <= reached_f1:
+            break
+        reached_f1 = f1
+    highest = probabilities.max(axis=0)[at.rows[best]]
+    return np.where(worth, _midway(at.below[best], at.scores[best]), _midway(highest, NEVER))
+
+
+def _common_cut(probabilities: np.ndarray, truth: csr_array) -> float:
+    """The one cut for all labels with the highest micro-F1: that of a single label with all the pairs."""
+    pairs = truth.reshape((1, probabilities.size)).tocsr()
+    return float(_macro_cuts(probabilities.reshape(-1, 1), pairs)[0])
+
+
+def _break_even_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
+    """The cut of each label that as many documents reach as carry it, one at least."""
+    documents, labels = probabilities.shape
+    ascending = np.vstack([np.zeros(labels), np.sort(probabilities, axis=0)]).astype(np.float64)  # [1 + n, L]
+    first = documents + 1 - np.maximum(support, 1)
+    out, inside = ascending[first - 1, np.arange(labels)], ascending[first, np.arange(labels)]  # [L] both
+    # Equals stay out together: let in, a label that scores the same everywhere would be given to every document.
+    return np.where(out < inside, _midway(out, inside), np.nextafter(inside, NEVER))
