@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier as AbaloneClassifier
     from abalone.data.load import load_corpus as load_corpus
+    from abalone.evaluation.probe import LinearProbe as LinearProbe
     from abalone.model.queue import MemoryQueue as MemoryQueue
 
 _HOME = {
+    "AbaloneClassifier": "abalone.classifier",
+    "LinearProbe": "abalone.evaluation.probe",
     "MemoryQueue": "abalone.model.queue",
     "load_corpus": "abalone.data.load",
 }
 
-__all__ = ["MemoryQueue", "__version__", "load_corpus"]
+__all__ = ["AbaloneClassifier", "LinearProbe", "MemoryQueue", "__version__", "load_corpus"]
 
 
 def __getattr__(name: str) -> object:

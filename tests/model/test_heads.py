@@ -25,7 +25,7 @@ def test_prototypes_start_xavier_uniform():
 
 def test_prototypes_from_names_take_their_directions():
     vectors = torch.randn(3, 8)
-    prototypes = Prototypes.from_label_names(["a", "b", "c"], lambda names: vectors[: len(names)])
+    prototypes = Prototypes.from_embeddings(vectors)
     weight = prototypes()
     assert weight.requires_grad
     torch.testing.assert_close(torch.cosine_similarity(weight, vectors), torch.ones(3))
@@ -33,6 +33,6 @@ def test_prototypes_from_names_take_their_directions():
     torch.testing.assert_close(weight.norm(dim=1), torch.full((3,), math.sqrt(8 * 2 / (3 + 8))))
 
 
-def test_prototypes_need_one_row_a_name():
-    with pytest.raises(ValueError, match=r"one row for each of 3 names, got \(2, 8\)"):
-        Prototypes.from_label_names(["a", "b", "c"], lambda names: torch.zeros(2, 8))
+def test_prototypes_need_a_matrix():
+    with pytest.raises(ValueError, match=r"embeddings must be \[labels, dim\], got shape \(8,\)"):
+        Prototypes.from_embeddings(torch.zeros(8))

@@ -43,8 +43,8 @@ class Commands(TyperGroup):
                 command = self.commands.get(ctx.invoked_subcommand)
                 _tell("error", _in_options(_message(error), command), typer.colors.RED)
                 raise typer.Exit(MISTAKE) from None
-            except KeyboardInterrupt:
-                typer.echo("\ninterrupted", err=True)
+            except KeyboardInterrupt as stop:
+                typer.echo(f"\n{stop}" if str(stop) else "\ninterrupted", err=True)
                 raise typer.Exit(INTERRUPTED) from None
 
 

@@ -58,12 +58,7 @@ def choose_columns(
             split = found
         else:
             notes.append(f"Column {found!r} is not used, since each file is a split.")
-    if text_column is not None:
-        wanted = [text_column] if isinstance(text_column, str) else text_column
-        text: tuple[str, ...] = tuple(_named(table, name, "text_column") for name in wanted)
-    else:
-        found = _first(present, TEXT_NAMES, notes)
-        text = (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
+    text = text_columns(table, text_column, notes)
     indicators = False
     if isinstance(label_column, str):
         labels: tuple[str, ...] = (_named(table, label_column, "label_column"),)
@@ -83,6 +78,17 @@ def choose_columns(
             + (f"; not used: {', '.join(unused)}." if unused else ".")
         )
     return Columns(text, labels, indicators, split, tuple(notes))
+
+
+def text_columns(
+    table: Table, text_column: str | Sequence[str] | None = None, notes: list[str] | None = None
+) -> tuple[str, ...]:
+    """The columns of the text alone, for texts that come without labels."""
+    if text_column is not None:
+        wanted = [text_column] if isinstance(text_column, str) else text_column
+        return tuple(_named(table, name, "text_column") for name in wanted)
+    found = _first(table.columns, TEXT_NAMES, [] if notes is None else notes)
+    return (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
 
 
 def require_columns(table: Table, columns: Columns) -> None:

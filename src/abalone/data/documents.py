@@ -71,7 +71,7 @@ def read_documents(
                 bad_rows.reject(table.name, row.line, row.reason, row.source)
                 continue
             try:
-                text = _text(row.values, columns)
+                text = text_of(row.values, columns.text)
                 cell = _cell(row.values, columns, lists_in_text=label_separator is None)
                 split = _split(row.values.get(columns.split)) if columns.split else table.split
             except ValueError as error:
@@ -101,9 +101,10 @@ def read_documents(
     return documents
 
 
-def _text(values: Mapping[str, object], columns: Columns) -> str:
+def text_of(values: Mapping[str, object], columns: Sequence[str]) -> str:
+    """The text of a row, its columns joined by a newline."""
     parts = []
-    for column in columns.text:
+    for column in columns:
         part = values.get(column)
         if isinstance(part, str):
             if part.strip():
@@ -111,7 +112,7 @@ def _text(values: Mapping[str, object], columns: Columns) -> str:
         elif part is not None:
             raise ValueError(f"the text in column {column!r} is no string but {type(part).__name__}: {part!r:.80}")
     if not parts:
-        raise ValueError(f"no text in column {' or '.join(map(repr, columns.text))}")
+        raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
     text = "\n".join(parts)
     if reason := half_character(text):
         raise ValueError(f"the text {reason}")

@@ -1,8 +1,9 @@
-"""What stands on the encoder in pre-training: the projection head and the label prototypes."""
+"""What stands on the encoder: in pre-training projection, prototypes, label attention; in use, linear layers."""
 
 import math
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,26 +49,80 @@ class Prototypes(nn.Module):
         return self.weight
 
     @classmethod
-    def from_label_names(cls, names: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> "Prototypes":
-        """Start from what the encoder makes of the label names.
-
-        Args:
-            names: one for each label, in order.
-            embed: texts → projected embeddings [L, dim], for example encoder and projection head on tokenised names.
-        """
-        with torch.no_grad():
-            embeddings = embed(names)
-        if embeddings.dim() != 2 or len(embeddings) != len(names):
-            raise ValueError(f"embed must give one row for each of {len(names)} names, got {tuple(embeddings.shape)}")
+    def from_embeddings(cls, embeddings: Tensor) -> "Prototypes":
+        """Start from what encoder and projection head make of the label names, [L, dim]."""
+        if embeddings.dim() != 2:
+            raise ValueError(f"embeddings must be [labels, dim], got shape {tuple(embeddings.shape)}")
         prototypes = cls(*embeddings.shape)
         # Directions from the names, lengths as in a Xavier start: the loss sees only directions, but the shorter a
         # vector the faster a given learning rate turns it.
         rows, dim = embeddings.shape
         length = math.sqrt(dim * 2 / (rows + dim))
-        unit = nn.functional.normalize(embeddings.float(), dim=1)
-        prototypes.weight.data.copy_(length * unit)
+        prototypes.weight.data.copy_(length * nn.functional.normalize(embeddings.detach().float(), dim=1))
         return prototypes
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
         return f"num_labels={self.weight.shape[0]}, dim={self.weight.shape[1]}"
+
+
+class LabelAttention(nn.Module):
+    """One embedding for every document and label: each label looks at the tokens that speak of it.
+
+    What `MulConLoss` contrasts. Discarded after training, like the projection head.
+
+    Args:
+        hidden: h, the width of the encoder.
+        num_labels: L.
+        dim: width of a label embedding.
+    """
+
+    def __init__(self, hidden: int, num_labels: int, dim: int = PROJECTION_DIM) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.empty(num_labels, hidden))
+        nn.init.xavier_uniform_(self.queries)
+        self.value = nn.Linear(hidden, dim)
+
+    def forward(self, states: Tensor, attention_mask: Tensor) -> Tensor:
+        """Token states [B, T, h] and their mask [B, T] → [B, L, dim]."""
+        scores = states @ self.queries.T / math.sqrt(states.shape[2])  # [B, T, L]
+        scores = scores.masked_fill(attention_mask.unsqueeze(2) == 0, -math.inf)
+        looked_at: Tensor = self.value(scores.softmax(1).transpose(1, 2) @ states)
+        return looked_at
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """From embeddings to logits: one linear layer, or several whose probabilities are averaged.
+
+    Args:
+        weight: [m, L, h]; m is 1 after fine-tuning, and the number of initialisations after linear evaluation.
+        bias: [m, L].
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of_layer(cls, layer: nn.Linear) -> "LinearHead":
+        """A copy of a trained layer."""
+        return cls(layer.weight.detach().float().cpu().unsqueeze(0), layer.bias.detach().float().cpu().unsqueeze(0))
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return self.weight.shape[1]
+
+    def logits(self, embeddings: np.ndarray) -> np.ndarray:
+        """[n, h] → [n, L], float32; of several layers the log-odds of the mean probability."""
+        features = torch.from_numpy(np.ascontiguousarray(embeddings, dtype=np.float32))
+        each = torch.einsum("nh,mlh->mnl", features, self.weight) + self.bias.unsqueeze(1)  # [m, n, L]
+        if len(each) == 1:
+            return each[0].numpy()
+        # log of the mean of σ(x), and of 1 − σ(x), without leaving the logarithm: no probability rounds to 0 or 1.
+        yes, no = nn.functional.logsigmoid(each).logsumexp(0), nn.functional.logsigmoid(-each).logsumexp(0)
+        return (yes - no).numpy()
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors to save."""
+        return {"weight": self.weight, "bias": self.bias}

@@ -1,0 +1,176 @@
+"""The front door for Python: a scikit-learn estimator from texts to label lists."""
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from abalone.config import Config, refuse_unknown
+from abalone.data.cache import cache_dir
+from abalone.data.corpus import Corpus, Split
+from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, listed, read_texts
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+
+
+class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Gives each text several labels, and is good on the rare ones too.
+
+    Its parameters are the settings of `Config`, each with its default: `encoder`, `objective`, `epochs`, `max_length`,
+    `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`, `clone`, pipelines, `GridSearchCV`).
+
+    Attributes:
+        label_names: the labels, in the order of the columns of `predict_proba`.
+
+    Example:
+        >>> model = AbaloneClassifier(objective="msc", epochs=5, seed=1)
+        >>> model.get_params()["epochs"]
+        5
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        refuse_unknown(settings, "setting")
+        for field in fields(Config):
+            setattr(self, field.name, settings.get(field.name, field.default))
+
+    # What scikit-learn reads to learn the parameters' names; `Config` stays the one place that lists them.
+    __init__.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter("self", Parameter.POSITIONAL_ONLY)]
+        + [Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default) for f in fields(Config)]
+    )
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        labels: Labels,
+        validation: tuple[Sequence[str], Labels] | None = None,
+        *,
+        label_names: Sequence[str] | None = None,
+        run_folder: str | Path | None = None,
+        resume: bool = False,
+    ) -> "AbaloneClassifier":
+        """Train on texts and their labels.
+
+        Args:
+            texts: the documents.
+            labels: a list of label names for each text, or a 0/1 matrix [n, L], dense or sparse.
+            validation: texts and labels to choose checkpoints and thresholds on; without it a tenth of the
+                documents is set aside, so that every label keeps its share.
+            label_names: names of the columns of a 0/1 matrix. Without them `predict` answers with a 0/1 matrix too.
+            run_folder: where checkpoints go while training; by default a folder of the cache, removed at the end.
+            resume: go on where an interrupted `fit` with the same data and settings stopped.
+        """
+        corpus = corpus_of(texts, labels, validation, label_names=label_names, seed=self.seed)
+        self.names_given_ = not is_matrix(labels) or label_names is not None
+        return self.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+
+    def fit_corpus(
+        self, corpus: Corpus, *, run_folder: str | Path | None = None, resume: bool = False
+    ) -> "AbaloneClassifier":
+        """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
+        from abalone.training.pipeline import fit
+
+        config = self._config()
+        _refuse_unusable(corpus)
+        folder = _run_folder(config, corpus) if run_folder is None else Path(run_folder)
+        self.predictor_ = fit(config, corpus, folder, resume=resume)
+        if run_folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.predictor_.story["scores"] = {"validation": self.evaluate_split(corpus.validation)[0]}
+        return self
+
+    def _config(self) -> Config:
+        return Config(**{field.name: getattr(self, field.name) for field in fields(Config)})
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels, in the order of the columns."""
+        check_is_fitted(self, "predictor_")
+        names: tuple[str, ...] = self.predictor_.label_names
+        return names
+
+    def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
+        """Probabilities [n, L], columns in the order of `label_names`."""
+        check_is_fitted(self, "predictor_")
+        probabilities: np.ndarray = self.predictor_.probabilities(read_texts(texts))
+        return probabilities
+
+    def predict(self, texts: Sequence[str]) -> list[list[str]] | np.ndarray:
+        """Label names for each text; a 0/1 matrix if it was trained on one without names."""
+        probabilities = self.predict_proba(texts)
+        chosen = self.predictor_.decision.labels(probabilities)
+        return self.predictor_.names(chosen) if getattr(self, "names_given_", True) else chosen.astype(np.int64)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Embeddings [n, h]."""
+        check_is_fitted(self, "predictor_")
+        embeddings: np.ndarray = self.predictor_.embed(read_texts(texts))
+        return embeddings
+
+    def evaluate(self, texts: Sequence[str], labels: Labels) -> dict[str, float]:
+        """Scores against the truth: `micro_f1`, `macro_f1`, `hamming_loss`, `macro_f1_head`/`_medium`/`_tail` and more.
+
+        Labels it was not trained on are left out of the scores, and named in a warning.
+        """
+        return self.evaluate_split(Split(read_texts(texts), known_labels(labels, self.label_names)))[0]
+
+    def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
+        """Scores on a split whose label columns are those of the model, overall and label by label."""
+        probabilities = self.predict_proba(split.texts)
+        decision = self.predictor_.decision
+        predictions = decision.labels(probabilities)
+        frequencies = np.array(self.predictor_.story["statistics"]["frequencies"])
+        overall = evaluate(split.labels, predictions, probabilities=probabilities, frequencies=frequencies)
+        return overall, per_label(split.labels, predictions, self.label_names, frequencies, decision.thresholds.values)
+
+    def score(self, texts: Sequence[str], labels: Labels) -> float:
+        """Macro-F1, for scikit-learn's model selection."""
+        return self.evaluate(texts, labels)["macro_f1"]
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model folder; an old one of that name stays whole until the new one is complete."""
+        from abalone.model.folder import save
+
+        check_is_fitted(self, "predictor_")
+        save(self.predictor_, folder)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **settings: Any) -> "AbaloneClassifier":
+        """Read a model folder; `settings` such as `device` replace those it was made with."""
+        from abalone.model.folder import load
+
+        predictor = load(folder, **settings)
+        model = cls(**predictor.config.to_dict())
+        model.predictor_ = predictor
+        return model
+
+
+def _refuse_unusable(corpus: Corpus) -> None:
+    """What training could only fail on later, said at once."""
+    if len(corpus.train) == 0:
+        raise ValueError("there is no document to train on")
+    if len(corpus.validation) == 0:
+        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
+    if len(corpus.label_names) == 0 or corpus.train.labels.nnz == 0:
+        raise ValueError("no training document carries a label")
+    frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
+    if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
+        warnings.warn(f"no training document carries {listed(absent)}, so the model cannot learn it", stacklevel=3)
+
+
+def _run_folder(config: Config, corpus: Corpus) -> Path:
+    """The same for the same data and settings, so that an interrupted run is found again."""
+    digest = hashlib.sha256(json.dumps([config.to_dict(), corpus.label_names], sort_keys=True).encode())
+    for split in (corpus.train, corpus.validation):
+        digest.update(split.labels.indices.tobytes())
+        for text in split.texts:
+            digest.update(text.encode("utf-8", "surrogatepass"))
+    return cache_dir() / "runs" / digest.hexdigest()[:16]

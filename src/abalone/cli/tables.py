@@ -1,0 +1,48 @@
+"""Scores as a table in the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from abalone.evaluation.metrics import LabelScore
+
+COLUMNS = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "macro_f1_head": "head",
+    "macro_f1_medium": "medium",
+    "macro_f1_tail": "tail",
+    "hamming_loss": "Hamming ×10³",
+}
+
+
+def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = None) -> None:
+    """Print one line for each entry: F1 in percent, macro-F1 also by thirds of the labels from frequent to rare."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for name, scores in rows.items():
+        cells = (
+            "" if key not in scores else f"{scores[key] * (1000 if key == 'hamming_loss' else 100):.1f}"
+            for key in COLUMNS
+        )
+        table.add_row(name, *cells)
+    Console().print(table)
+
+
+def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
+    """Print one line a label: how often it was in training and here, how often it was given, and how well."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("label")
+    for heading in ("in training", "here", "given", "precision", "recall", "F1"):
+        table.add_column(heading, justify="right")
+    for label in labels:
+        shares = (f"{100 * share:.1f}" for share in (label.precision, label.recall, label.f1))
+        table.add_row(Text(label.name), str(label.train_frequency), str(label.support), str(label.predicted), *shares)
+    Console().print(table)

@@ -1,0 +1,104 @@
+"""Texts and labels as Python objects: lists of names or 0/1 matrices, into a `Corpus`."""
+
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeGuard
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from abalone.data.assemble import listed
+from abalone.data.corpus import Corpus, Split
+from abalone.data.labels import in_order, label_matrix
+from abalone.data.split import stratified_holdout
+
+LabelLists = Sequence[Sequence[str]]
+LabelMatrix = np.ndarray | csr_array
+Labels = LabelLists | LabelMatrix
+
+VALIDATION_SHARE = 0.1
+
+__all__ = ["Labels", "corpus_of", "is_matrix", "known_labels", "label_lists", "listed", "read_texts"]
+
+
+def corpus_of(
+    texts: Sequence[str],
+    labels: Labels,
+    validation: tuple[Sequence[str], Labels] | None = None,
+    *,
+    label_names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Corpus:
+    """A corpus of training and validation documents.
+
+    Args:
+        texts: the documents.
+        labels: a list of label names for each text, or a 0/1 matrix [n, L].
+        validation: texts and labels; without it a stratified tenth of the documents is set aside.
+        label_names: names of the columns of a matrix; without them the columns are numbered.
+        seed: of the split.
+    """
+    texts = read_texts(texts)
+    names = _label_names(labels, label_names)
+    train = Split(texts, _matrix(labels, names))
+    if validation is None:
+        kept, held_out = stratified_holdout(train.labels, VALIDATION_SHARE, seed)
+        own, other = (Split([texts[row] for row in rows], train.labels[rows]) for rows in (kept, held_out))
+    else:
+        own, other = train, Split(read_texts(validation[0]), known_labels(validation[1], names))
+    return Corpus(own, other, Split([], train.labels[:0]), tuple(names), name="own data")
+
+
+def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
+    """Labels as columns of the known names; the names of others are given in a warning."""
+    if is_matrix(labels):
+        return _matrix(labels, names)
+    if unseen := in_order({name for row in labels for name in row}.difference(names)):
+        warnings.warn(f"no training document carries {listed(unseen)}: left out, not scored", stacklevel=3)
+    known = set(names)
+    return label_matrix([[name for name in row if name in known] for row in labels], names)
+
+
+def label_lists(labels: csr_array, names: Sequence[str]) -> list[list[str]]:
+    """The names of each row's labels, from a 0/1 matrix [n, L]."""
+    return [[names[j] for j in labels.indices[a:b]] for a, b in pairwise(labels.indptr)]
+
+
+def is_matrix(labels: Labels) -> TypeGuard[LabelMatrix]:
+    """Whether labels are a 0/1 matrix and not lists of names."""
+    return issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2)
+
+
+def read_texts(texts: Sequence[str]) -> Sequence[str]:
+    """The texts, if that is what they are."""
+    if isinstance(texts, str):
+        raise TypeError("texts must be a list of texts, got one text; put it in a list: [text]")
+    texts = texts if isinstance(texts, Sequence) else list(texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {number} is {type(text).__name__}, not a string")
+    return texts
+
+
+def _label_names(labels: Labels, label_names: Sequence[str] | None) -> list[str]:
+    if is_matrix(labels):
+        return [str(column) for column in range(labels.shape[1])] if label_names is None else list(label_names)
+    for number, row in enumerate(labels):
+        if isinstance(row, str) or not all(isinstance(name, str) for name in row):
+            raise TypeError(f"the labels of text {number} must be a list of names, got {row!r}")
+    return in_order({name for row in labels for name in row}) if label_names is None else list(label_names)
+
+
+def _matrix(labels: Labels, names: Sequence[str]) -> csr_array:
+    if not is_matrix(labels):
+        return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
+    matrix = csr_array(labels)
+    if matrix.shape[1] != len(names):
+        raise ValueError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
+    wrong = ~np.isin(matrix.data, (0, 1))
+    if wrong.any():
+        raise ValueError(f"a label matrix must hold 0 and 1 only, found {matrix.data[wrong][0]}")
+    matrix = matrix.astype(np.int32)
+    matrix.eliminate_zeros()
+    return matrix

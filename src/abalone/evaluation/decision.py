@@ -1,0 +1,88 @@
+"""From the logits of one or several models to probabilities and labels, all fitted on validation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from abalone.config import Config
+from abalone.evaluation.calibration import TemperatureCalibration, fit_temperatures
+from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.thresholds import Thresholds, fit_thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """How logits become labels.
+
+    Args:
+        thresholds: a label is given where its probability reaches its threshold.
+        mixture: how much each expert weighs beside the classifier.
+        calibration: turns logits into probabilities that mean what they say; plain σ without it.
+        at_least_one: whether every document gets its most probable label.
+    """
+
+    thresholds: Thresholds
+    mixture: Mixture = field(default_factory=Mixture)
+    calibration: TemperatureCalibration | None = None
+    at_least_one: bool = False
+
+    def probabilities(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
+        """[n, L], from the classifier's logits and those of each expert."""
+        logits = self.mixture.apply(logits, experts)
+        probabilities: np.ndarray = expit(logits) if self.calibration is None else self.calibration.apply(logits)
+        return probabilities
+
+    def labels(self, probabilities: np.ndarray) -> np.ndarray:
+        """[n, L] of bool."""
+        if len(probabilities) == 0:
+            return np.zeros(probabilities.shape, dtype=bool)
+        return self.thresholds.apply(probabilities, at_least_one=self.at_least_one)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "thresholds": self.thresholds.to_dict(),
+            "mixture": self.mixture.to_dict(),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "at_least_one": self.at_least_one,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Decision":
+        """What `to_dict` made."""
+        calibration = stored["calibration"]
+        return cls(
+            Thresholds.from_dict(stored["thresholds"]),
+            Mixture.from_dict(stored["mixture"]),
+            None if calibration is None else TemperatureCalibration.from_dict(calibration),
+            stored["at_least_one"],
+        )
+
+
+def fit_decision(
+    logits: np.ndarray,
+    experts: Mapping[str, np.ndarray],
+    labels: csr_array,
+    frequencies: np.ndarray,
+    config: Config,
+) -> Decision:
+    """Choose weights, temperatures and thresholds on validation documents.
+
+    Args:
+        logits: of the classifier, [n, L].
+        experts: logits of others to mix in, each [n, L].
+        labels: [n, L].
+        frequencies: [L], training documents of each label.
+        config: what is wanted: `calibrate`, `thresholds`, `at_least_one`.
+    """
+    mixture = Mixture.chosen(logits, experts, labels, "micro" if config.thresholds == "micro" else "macro")
+    logits = mixture.apply(logits, experts)
+    calibration = fit_temperatures(logits, labels, label_thirds(frequencies)) if config.calibrate else None
+    probabilities = expit(logits) if calibration is None else calibration.apply(logits)
+    thresholds = fit_thresholds(probabilities, labels, objective=config.thresholds)
+    return Decision(thresholds, mixture, calibration, config.at_least_one)

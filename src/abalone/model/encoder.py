@@ -1,0 +1,159 @@
+"""Any Hugging Face encoder as one function: tokens in, one vector a document out."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from abalone.config import Pooling
+from abalone.model.offline import packaged_encoder
+
+_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+_OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
+
+
+class TextEncoder(nn.Module):
+    """A transformer and a way to pool its token states.
+
+    Args:
+        model: any `AutoModel` that returns `last_hidden_state`.
+        pooling: `cls`, the state of the first token, or `mean`, over the document's tokens.
+    """
+
+    def __init__(self, model: PreTrainedModel, pooling: Pooling = "cls") -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+
+    @property
+    def hidden_size(self) -> int:
+        """h, the width of an embedding."""
+        return int(self.model.config.hidden_size)
+
+    def token_states(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """[B, T] of ids, or [B, T, h] of lower layers' states → [B, T, h]."""
+        states: Tensor = self.model(attention_mask=attention_mask, **inputs).last_hidden_state
+        return states
+
+    def forward(self, attention_mask: Tensor, owner: Tensor | None = None, **inputs: Tensor) -> Tensor:
+        """One vector a document, [documents, h].
+
+        Args:
+            attention_mask: [B, T], 1 on tokens and 0 on padding.
+            owner: [B], which document each row is a piece of, where documents are cut in pieces.
+            inputs: `input_ids` [B, T], or `inputs_embeds` [B, T, h] after `split_layers`.
+        """
+        return self.pool(self.token_states(attention_mask, **inputs), attention_mask, owner)
+
+    def pool(self, states: Tensor, attention_mask: Tensor, owner: Tensor | None = None) -> Tensor:
+        """[B, T, h] → [documents, h]."""
+        if self.pooling == "cls":
+            pooled = states[:, 0]
+        else:
+            mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
+            pooled = (states * mask).sum(1) / mask.sum(1)
+        if owner is None:
+            return pooled
+        documents = int(owner[-1]) + 1
+        total = pooled.new_zeros(documents, pooled.shape[1]).index_add(0, owner, pooled)
+        return total / torch.bincount(owner, minlength=documents).unsqueeze(1)
+
+
+def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEncoder]:
+    """Cut an encoder after its first `frozen` layers: the lower part never trains, so its output is computed once.
+
+    The upper part takes the lower part's token states as `inputs_embeds`. `join_layers` puts them together again.
+    """
+    layers = _layers(encoder.model)
+    if not 0 < frozen < len(layers):
+        raise ValueError(f"freeze_layers must leave a layer to train: {frozen} of {len(layers)}")
+    lower, upper = copy.deepcopy(encoder), copy.deepcopy(encoder)
+    del _layers(lower.model)[frozen:]
+    del _layers(upper.model)[:frozen]
+    upper.model.embeddings = _Passed()
+    return lower.eval().requires_grad_(False), upper
+
+
+def join_layers(lower: TextEncoder, upper: TextEncoder) -> TextEncoder:
+    """The whole encoder again, with the upper part as it is now."""
+    whole = copy.deepcopy(lower).requires_grad_(True)
+    _layers(whole.model).extend(copy.deepcopy(_layers(upper.model)))
+    return whole
+
+
+class _Passed(nn.Module):
+    """Stands where the embeddings were, and hands on the states it is given."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return next(x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point())
+
+
+def _layers(model: nn.Module) -> nn.ModuleList:
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    if not stacks or not hasattr(model, "embeddings"):
+        raise ValueError(f"freeze_layers does not know where the layers of {type(model).__name__} are")
+    return stacks[0]
+
+
+def load_encoder(
+    name: str, pooling: Pooling = "cls", dropout: float = 0.1
+) -> tuple[TextEncoder, PreTrainedTokenizerBase]:
+    """An encoder and its tokenizer by hub name or folder.
+
+    Only safetensors weights are read, and no code that comes with a model is run.
+    """
+    place = _place(name)
+    with quiet_transformers():
+        try:
+            config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+            for setting in _DROPOUTS:
+                if hasattr(config, setting):
+                    setattr(config, setting, dropout)
+            model = AutoModel.from_pretrained(place, config=config, use_safetensors=True, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"cannot load the encoder {name!r}: {str(error).strip().splitlines()[0]}\n"
+                "  Give a folder with a model in safetensors form, a name the model hub knows, "
+                "or install 'abalone-mltc[offline]' for the default encoder."
+            ) from error
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # a head of the original task; we pool ourselves
+    # The weights may be stored in half precision; they are trained in full.
+    return TextEncoder(cast(PreTrainedModel, model).float(), pooling), tokenizer
+
+
+def window(encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The most tokens the encoder can read at once."""
+    config = encoder.model.config
+    positions = int(getattr(config, "max_position_embeddings", None) or 10**9)
+    if any(kind in config.model_type for kind in _OFFSET_POSITIONS):
+        positions -= int(config.pad_token_id) + 1
+    return min(positions, int(tokenizer.model_max_length))
+
+
+def _place(name: str) -> str:
+    if Path(name).is_dir():
+        return name
+    return str(packaged_encoder(name) or (f"sentence-transformers/{name}" if name == "all-MiniLM-L6-v2" else name))
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No bars and no advice while loading and saving: what matters is said by us."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,97 @@
+"""The model folder: standard files, written to a temporary name and moved into place."""
+
+import json
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from abalone import __version__
+from abalone.config import Config
+from abalone.evaluation.decision import Decision
+from abalone.evaluation.knn import NearestNeighbours
+from abalone.evaluation.lexical import LexicalModel
+from abalone.model.card import model_card
+from abalone.model.encoder import load_encoder, quiet_transformers
+from abalone.model.heads import LinearHead
+from abalone.model.predictor import Predictor
+
+ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
+HEAD, NEIGHBOURS, LEXICAL = "head.safetensors", "neighbours.safetensors", "lexical"
+
+
+def save(predictor: Predictor, folder: str | Path) -> None:
+    """Write a model folder; what was at that name before stays whole until the new one is complete."""
+    with whole_folder(Path(folder)) as place:
+        with quiet_transformers():
+            predictor.encoder.model.save_pretrained(place)
+            predictor.tokenizer.save_pretrained(place)
+        save_file(predictor.head.state(), place / HEAD)
+        if predictor.lexical is not None:
+            predictor.lexical.save(place / LEXICAL)
+        if predictor.neighbours is not None:
+            save_file(predictor.neighbours.state(), place / NEIGHBOURS)
+        about = {
+            "version": __version__,
+            "label_names": predictor.label_names,
+            "config": predictor.config.to_dict(),
+            "decision": predictor.decision.to_dict(),
+            "story": predictor.story,
+        }
+        (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+        (place / "README.md").write_text(model_card(predictor), encoding="utf-8")
+
+
+def load(folder: str | Path, **settings: Any) -> Predictor:
+    """Read a model folder; `settings` such as `device` replace those it was made with."""
+    folder = Path(folder)
+    if not (folder / ABOUT).is_file():
+        raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
+    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    config = Config.from_dict(about["config"]).replace(**settings)
+    encoder, _ = load_encoder(str(folder), config.pooling, config.dropout)
+    tensors = load_file(folder / HEAD)
+    neighbours = folder / NEIGHBOURS
+    return Predictor(
+        config,
+        tuple(about["label_names"]),
+        encoder.eval(),
+        AutoTokenizer.from_pretrained(folder),
+        LinearHead(tensors["weight"], tensors["bias"]),
+        Decision.from_dict(about["decision"]),
+        LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
+        NearestNeighbours.from_state(load_file(neighbours)) if neighbours.is_file() else None,
+        about["story"],
+    )
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise if something else than a model is at that name."""
+    if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists and is no model folder: give another name, or remove it first")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the name `folder` once it is complete."""
+    refuse_foreign(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
+    place.mkdir()
+    try:
+        yield place
+        if folder.exists():
+            # A folder cannot be replaced in one step; the old one steps aside and is removed last.
+            old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
+            folder.rename(old)
+            place.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            place.rename(folder)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""A finished model: texts in, labels out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from abalone.config import Config
+from abalone.data.tokens import PlainTokenizer, tokenize
+from abalone.device import choose_device
+from abalone.evaluation.decision import Decision
+from abalone.evaluation.knn import NearestNeighbours
+from abalone.evaluation.lexical import LexicalModel
+from abalone.model.encoder import TextEncoder, window
+from abalone.model.feed import TokenFeed, embed, unlabelled
+from abalone.model.heads import LinearHead
+
+
+@dataclass(eq=False)
+class Predictor:
+    """Everything between a text and its labels.
+
+    Args:
+        config: how it was made; says how texts are cut and on what device to compute.
+        label_names: [L], the columns of every matrix.
+        encoder, tokenizer, head: the neural classifier.
+        decision: mixing, calibration, thresholds.
+        lexical, neighbours: experts to mix in, if any.
+        story: what the folder and the card tell: history, scores, statistics of the data.
+    """
+
+    config: Config
+    label_names: tuple[str, ...]
+    encoder: TextEncoder
+    tokenizer: PreTrainedTokenizerBase
+    head: LinearHead
+    decision: Decision
+    lexical: LexicalModel | None = None
+    neighbours: NearestNeighbours | None = None
+    story: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _plain_tokenizer(self) -> PlainTokenizer:
+        return PlainTokenizer(self.tokenizer)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[n, h], float32."""
+        if not len(texts):
+            return np.empty((0, self.encoder.hidden_size), np.float32)
+        feed = TokenFeed(
+            tokenize(texts, self._plain_tokenizer, cache=None),
+            unlabelled(len(texts)),
+            int(self.tokenizer.pad_token_id or 0),
+            min(self.config.max_length, window(self.encoder, self.tokenizer)),
+            self.config.max_chunks,
+        )
+        return embed(self.encoder, feed, choose_device(self.config.device))
+
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
+        """[n, L]."""
+        if not len(texts):
+            return np.empty((0, len(self.label_names)))
+        embeddings = self.embed(texts)
+        experts = {}
+        if self.lexical is not None:
+            experts["lexical"] = self.lexical.scores(texts)
+        if self.neighbours is not None:
+            experts["neighbours"] = self.neighbours.logits(embeddings)
+        return self.decision.probabilities(self.head.logits(embeddings), experts)
+
+    def names(self, chosen: np.ndarray) -> list[list[str]]:
+        """The label names of each row of a 0/1 matrix [n, L]."""
+        return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]

@@ -1,0 +1,46 @@
+"""Training with a linear layer for logits: fine-tuning, the supervised baselines, and joint objectives."""
+
+from scipy.special import expit
+
+from abalone.evaluation.metrics import evaluate
+from abalone.model.encoder import TextEncoder
+from abalone.model.feed import embed
+from abalone.model.heads import LinearHead
+from abalone.training.checkpoint import load_tensors
+from abalone.training.engine import train
+from abalone.training.objectives import Objective
+from abalone.training.run import History, Run
+
+KEPT = "micro_f1"  # the epoch with the best one is kept, as in the paper
+
+
+def supervise(
+    objective: Objective, run: Run, stage: str, epochs: int, learning_rate: float
+) -> tuple[TextEncoder, LinearHead, History]:
+    """Train an objective that has a layer for logits; the epoch with the best validation micro-F1 is kept.
+
+    Args:
+        stage: "training" or "finetuning", the name of its folder.
+        epochs, learning_rate: of this stage.
+
+    Returns:
+        The encoder, the layer, and the history.
+    """
+    head = objective.head
+    if head is None:
+        raise ValueError(f"the objective {objective.name!r} has no layer for logits to train; add one: 'msc+bce'")
+
+    def measure() -> dict[str, float]:
+        with run.accelerator.autocast():
+            embeddings = embed(objective.encoder, run.validation, run.accelerator.device)
+        scores = evaluate(run.validation.labels, expit(LinearHead.of_layer(head).logits(embeddings)) >= 0.5)
+        return {name: scores[name] for name in ("micro_f1", "macro_f1")}
+
+    plan = run.plan(objective, epochs=epochs, learning_rate=learning_rate, keep_highest=(KEPT,))
+    folder = run.stage(stage)
+    title = stage.capitalize()
+    standing = train(
+        objective, run.train, plan, run.accelerator, folder, measure=measure, title=title, resume=run.resume
+    )
+    objective.restore(load_tensors(folder / f"{KEPT}.safetensors")[0])
+    return objective.encoder, LinearHead.of_layer(head), standing.history

@@ -1,0 +1,115 @@
+"""What is minimised: a batch in, a loss out, with the little state this needs."""
+
+import torch
+from torch import Tensor, nn
+
+from abalone.config import Config
+from abalone.losses import loss_spec, make_loss
+from abalone.model.encoder import TextEncoder
+from abalone.model.feed import Batch
+from abalone.model.heads import LabelAttention, ProjectionHead, Prototypes
+from abalone.model.momentum import MomentumEncoder
+from abalone.model.queue import MemoryQueue
+
+SLOW_STATE = ("slow.", "queue.")  # what only further training needs
+
+
+class Objective(nn.Module):
+    """An encoder under a loss of any name: contrastive, pointwise, or the sum of both.
+
+    The parts a loss does not need are absent, as the registry says.
+
+    Args:
+        encoder: trained through this.
+        num_labels: L.
+        name: of the loss, `msc` or `msc+10*bce`.
+        config: temperature, queue size and the like.
+    """
+
+    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config) -> None:
+        super().__init__()
+        self.name, self.spec = name, loss_spec(name)
+        contrastive = self.spec.takes != "logits"
+        self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
+        self.encoder = encoder
+        hidden, dim = encoder.hidden_size, config.projection_dim
+        self.projection = ProjectionHead(hidden, dim) if self.spec.takes == "embeddings" else None
+        self.label_attention = (
+            LabelAttention(hidden, num_labels, dim) if self.spec.takes == "label_embeddings" else None
+        )
+        self.head = nn.Linear(hidden, num_labels) if self.spec.joint or not contrastive else None
+        self.prototypes = Prototypes(num_labels, dim) if self.spec.prototypes else None
+        self.queue = MemoryQueue(config.queue_size, dim, num_labels) if self.spec.queue else None
+        self.slow = (
+            MomentumEncoder(_Projected(encoder, self.projection), config.momentum)
+            if self.spec.momentum_encoder and self.projection is not None
+            else None
+        )
+        self._keys: Tensor | None = None
+
+    def start_prototypes_from(self, features: Tensor) -> None:
+        """Take the projected features [L, h] of the label names as first prototypes, if the loss has prototypes."""
+        if self.prototypes is not None and self.projection is not None:
+            with torch.no_grad():
+                self.prototypes = Prototypes.from_embeddings(self.projection(features))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss of one batch. Nothing is remembered before `after_batch`."""
+        states = self.encoder.token_states(**{k: v for k, v in batch.inputs.items() if k != "owner"})
+        mask, owner = batch.inputs["attention_mask"], batch.inputs.get("owner")
+        features = self.encoder.pool(states, mask, owner)  # [B, h]
+        given: list[Tensor] = []
+        references: dict[str, object] = {}
+        if self.label_attention is not None:
+            given.append(self.label_attention(states, mask))  # [B, L, d]
+        elif self.projection is not None:
+            given.append(self.projection(features))  # [B, d]
+            references = self._references()
+            if self.slow is not None and self.training:
+                self._keys = self.slow(**batch.inputs)
+        if self.head is not None:
+            given.append(self.head(features))  # [B, L]
+        value: Tensor = self.loss(*given, batch.labels, **references)
+        return value
+
+    def _references(self) -> dict[str, object]:
+        references: dict[str, object] = {}
+        if self.queue is not None:
+            references["queue"] = self.queue.contents()
+        if self.prototypes is not None:
+            references["prototypes"] = self.prototypes()
+        return references
+
+    def after_batch(self, batch: Batch) -> None:
+        """Remember this batch's documents; earlier they would have been their own positives."""
+        if self.queue is not None and self._keys is not None:
+            self.queue.enqueue(self._keys, batch.labels)
+            self._keys = None
+
+    def after_step(self) -> None:
+        """The weights have moved: the slow encoder follows."""
+        if self.slow is not None and self.projection is not None:
+            self.slow.update(_Projected(self.encoder, self.projection))
+
+    def lasting_state(self) -> dict[str, Tensor]:
+        """What a finished model is made from: everything but the queue and the slow encoder."""
+        return {name: value for name, value in self.state_dict().items() if not name.startswith(SLOW_STATE)}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back a `lasting_state`."""
+        missing, unexpected = self.load_state_dict(state, strict=False)
+        wrong = [name for name in missing if not name.startswith(SLOW_STATE)] + unexpected
+        if wrong:
+            raise ValueError(f"the checkpoint does not fit this model: {', '.join(wrong[:3])}")
+
+
+class _Projected(nn.Module):
+    """Encoder and projection head as one, for the slow copy."""
+
+    def __init__(self, encoder: TextEncoder, projection: ProjectionHead) -> None:
+        super().__init__()
+        self.encoder, self.projection = encoder, projection
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        projected: Tensor = self.projection(self.encoder(**inputs))
+        return projected

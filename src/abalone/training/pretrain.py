@@ -1,0 +1,69 @@
+"""Contrastive pre-training: an encoder whose space is good for rare labels too."""
+
+import numpy as np
+from scipy.special import expit
+
+from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.probe import LinearProbe
+from abalone.model.encoder import TextEncoder
+from abalone.model.feed import embed, make_batch
+from abalone.model.heads import LinearHead
+from abalone.training.checkpoint import load_tensors
+from abalone.training.engine import train
+from abalone.training.objectives import Objective
+from abalone.training.run import History, Run
+
+STAGE = "pretraining"
+CANDIDATES = ("last", "train_loss", "validation_loss")  # the paper's three checkpoints
+
+
+def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, History]:
+    """Pre-train, then keep the checkpoint on which linear evaluation does best (micro-F1 on validation).
+
+    Returns:
+        The encoder, the probes fitted on it, and the history.
+    """
+    folder = run.stage(STAGE)
+    standing = train(
+        objective,
+        run.train,
+        run.plan(objective, keep_lowest=("train_loss", "validation_loss")),
+        run.accelerator,
+        folder,
+        measure=lambda: {"validation_loss": validation_loss(objective, run)},
+        title="Pre-training",
+        resume=run.resume,
+    )
+    fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
+    for name in CANDIDATES:
+        state, notes = load_tensors(folder / f"{name}.safetensors")
+        if notes["epoch"] not in fitted:
+            objective.restore(state)
+            head, micro_f1 = linear_evaluation(objective.encoder, run)
+            fitted[notes["epoch"]] = micro_f1, head, name
+    _, head, name = max(fitted.values(), key=lambda candidate: candidate[0])
+    objective.restore(load_tensors(folder / f"{name}.safetensors")[0])
+    return objective.encoder, head, standing.history
+
+
+def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
+    """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
+    device = run.accelerator.device
+    with run.accelerator.autocast():
+        features, val_features = embed(encoder, run.train, device), embed(encoder, run.validation, device)
+    probe = LinearProbe(seed=run.config.seed, device=device)
+    probe.fit(features, run.train.labels, val_features, run.validation.labels)
+    head = LinearHead(probe.weight.float(), probe.bias.float())
+    predictions = expit(head.logits(val_features)) >= 0.5
+    return head, evaluate(run.validation.labels, predictions)["micro_f1"]
+
+
+def validation_loss(objective: Objective, run: Run) -> float:
+    """Mean loss over validation in file order, with the prototypes and the queue as they are."""
+    total, documents = 0.0, len(run.validation)
+    for start in range(0, documents, run.config.batch_size):
+        rows = np.arange(start, min(start + run.config.batch_size, documents))
+        with run.accelerator.autocast():
+            loss = objective(make_batch(run.validation, rows, run.accelerator.device))
+        total += loss.item() * len(rows)
+    return total / documents

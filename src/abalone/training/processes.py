@@ -1,0 +1,46 @@
+"""Device and precision, through Accelerate, which also owns processes where there are several."""
+
+import os
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+
+from abalone.config import Precision
+from abalone.device import choose_device
+
+_ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+
+
+def make_accelerator(
+    device: str = "auto", precision: Precision = "auto", tracker_folder: str | None = None
+) -> Accelerator:
+    """An `Accelerator` for one run.
+
+    Args:
+        device: "auto", or what torch calls it: "cpu", "cuda", "cuda:1", "mps".
+        precision: "auto" is bf16 where the hardware has instructions for it, fp32 elsewhere.
+        tracker_folder: where TensorBoard files go; none are written where left out.
+    """
+    chosen = choose_device(device)
+    # Accelerate keeps device and precision for the life of the process; a library is called more than once.
+    if PartialState._shared_state and PartialState().num_processes == 1:
+        AcceleratorState._reset_state(reset_partial_state=True)
+    os.environ["ACCELERATE_TORCH_DEVICE"] = str(chosen)
+    try:
+        return Accelerator(
+            cpu=chosen.type == "cpu",
+            mixed_precision=_ACCELERATE_NAMES[_choose_precision(chosen, precision)],
+            log_with="tensorboard" if tracker_folder else None,
+            project_dir=tracker_folder,
+        )
+    finally:
+        del os.environ["ACCELERATE_TORCH_DEVICE"]
+
+
+def _choose_precision(device: torch.device, precision: Precision) -> Precision:
+    if precision != "auto":
+        return precision
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if device.type == "cpu" and torch.cpu._is_avx512_bf16_supported() else "fp32"

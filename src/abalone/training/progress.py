@@ -1,0 +1,53 @@
+"""The bar of a training epoch: loss, speed, time left."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+REFRESH = 0.2  # seconds; a step may be much shorter
+
+
+class EpochBar:
+    """Shows how an epoch goes, on stderr and only in a terminal.
+
+    Args:
+        title: for example "Pre-training 3/80".
+        batches: of the epoch.
+        done: batches that a resumed epoch has behind it.
+    """
+
+    def __init__(self, title: str, batches: int, done: int = 0) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._progress.add_task(title, total=batches, completed=done, figures="")
+        self._started = self._shown = time.monotonic()
+        self._documents = 0
+
+    def __enter__(self) -> "EpochBar":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, batches: int, loss: float, documents: int) -> None:
+        """Tell how far it is: batches done, mean loss so far, documents in the last batch."""
+        self._documents += documents
+        now = time.monotonic()
+        if now - self._shown >= REFRESH:
+            speed = self._documents / (now - self._started)
+            self._progress.update(self._task, completed=batches, figures=f"loss {loss:.4f} · {speed:,.0f} documents/s")
+            self._shown = now

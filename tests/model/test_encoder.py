@@ -1,0 +1,126 @@
+import hashlib
+
+import pytest
+import torch
+from transformers import AutoModel, DistilBertConfig, MPNetConfig, RobertaConfig
+
+import abalone.model.offline
+import tiny
+from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
+from abalone.model.offline import packaged_encoder
+
+SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    return load_encoder(tiny.save_encoder(tmp_path_factory.mktemp("encoder"), layers=3))
+
+
+@pytest.fixture
+def inputs(loaded):
+    _, tokenizer = loaded
+    return dict(tokenizer(["w1 w2 w3", "w4"], padding=True, return_tensors="pt"))
+
+
+def states_of(encoder, inputs):
+    return encoder.model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+
+
+def given(inputs):
+    return {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
+
+
+def test_cls_pooling_is_the_first_token(loaded, inputs):
+    encoder = loaded[0].eval()
+    assert torch.equal(encoder(**given(inputs)), states_of(encoder, inputs)[:, 0])
+
+
+def test_mean_pooling_leaves_padding_out(loaded, inputs):
+    encoder = TextEncoder(loaded[0].model, "mean").eval()
+    states = states_of(encoder, inputs)
+    expected = torch.stack([states[0, :5].mean(0), states[1, :3].mean(0)])
+    torch.testing.assert_close(encoder(**given(inputs)), expected)
+
+
+def test_pieces_of_a_document_are_averaged(loaded, inputs):
+    encoder = loaded[0].eval()
+    rows = encoder(**given(inputs))
+    together = encoder(**given(inputs), owner=torch.tensor([0, 0]))
+    torch.testing.assert_close(together, rows.mean(0, keepdim=True))
+
+
+def test_dropout_is_set_everywhere(tmp_path):
+    encoder, _ = load_encoder(tiny.save_encoder(tmp_path), dropout=0.3)
+    assert {m.p for m in encoder.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RobertaConfig(**SMALL),
+        MPNetConfig(**SMALL),
+        DistilBertConfig(vocab_size=50, dim=16, n_layers=3, n_heads=2, hidden_dim=32),
+    ],
+    ids=lambda config: config.model_type,
+)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_split_layers_compute_the_same(config, pooling):
+    torch.manual_seed(0)
+    encoder = TextEncoder(AutoModel.from_config(config), pooling).eval()
+    ids = torch.randint(5, 50, (2, 7))
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    lower, upper = split_layers(encoder, 2)
+    states = lower.token_states(mask, input_ids=ids)
+    expected = encoder(mask, input_ids=ids)
+    torch.testing.assert_close(upper(mask, inputs_embeds=states), expected)
+    assert not any(p.requires_grad for p in lower.parameters())
+    whole = join_layers(lower, upper).eval()
+    torch.testing.assert_close(whole(mask, input_ids=ids), expected)
+    assert all(p.requires_grad for p in whole.parameters())
+    assert whole.state_dict().keys() == encoder.state_dict().keys()
+
+
+def test_a_layer_must_stay_to_train(loaded):
+    with pytest.raises(ValueError, match="freeze_layers must leave a layer to train: 3 of 3"):
+        split_layers(loaded[0], 3)
+
+
+def test_window(loaded):
+    assert window(*loaded) == 64
+    roberta = TextEncoder(AutoModel.from_config(RobertaConfig(**SMALL, max_position_embeddings=130)))
+    loaded[1].model_max_length = 10**30
+    assert window(roberta, loaded[1]) == 128  # two positions belong to padding
+    loaded[1].model_max_length = 64
+
+
+def test_weights_in_half_precision_are_trained_in_full(tmp_path):
+    folder = tiny.save_encoder(tmp_path)
+    AutoModel.from_pretrained(folder).half().save_pretrained(folder)
+    assert {p.dtype for p in load_encoder(folder)[0].parameters()} == {torch.float32}
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    folder = tiny.save_encoder(tmp_path)
+    model = AutoModel.from_pretrained(folder)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="cannot load the encoder"):
+        load_encoder(folder)
+
+
+def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match=r"cannot load the encoder .*nowhere.*\n.*abalone-mltc\[offline\]"):
+        load_encoder(str(tmp_path / "nowhere"))
+
+
+def test_the_packaged_encoder_is_the_published_one(monkeypatch):
+    folder = packaged_encoder("all-MiniLM-L6-v2")
+    assert packaged_encoder("sentence-transformers/all-MiniLM-L6-v2") == folder
+    assert packaged_encoder("roberta-base") is None
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert digest == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    monkeypatch.setattr(abalone.model.offline, "SHA256", "0" * 64)
+    with pytest.raises(ValueError, match="are not those published as all-MiniLM-L6-v2; reinstall"):
+        packaged_encoder("all-MiniLM-L6-v2")

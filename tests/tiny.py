@@ -1,0 +1,50 @@
+"""A tiny random encoder with a real tokenizer, and a corpus in which words decide labels. Made in a second."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+WORDS = [f"w{i}" for i in range(60)]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def save_encoder(folder: Path, *, seed: int = 0, layers: int = 2) -> str:
+    """A BERT of two layers in `folder`; returns its path as text."""
+    vocabulary = {word: number for number, word in enumerate(SPECIAL + WORDS)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_max_length=64,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def corpus(documents: int, *, labels: int = 5, seed: int = 0) -> tuple[list[str], csr_array]:
+    """Texts of random words; label j is on a text that holds word j, and the first labels are the frequent ones."""
+    rng = np.random.default_rng(seed)
+    matrix = (rng.random((documents, labels)) < np.linspace(0.6, 0.1, labels)).astype(np.int32)
+    texts = []
+    for row in matrix:
+        filler = rng.choice(np.arange(labels, len(WORDS)), size=rng.integers(4, 12))
+        words = [WORDS[i] for i in rng.permutation(np.concatenate([filler, np.flatnonzero(row)]))]
+        texts.append(" ".join(words))
+    return texts, csr_array(matrix)

@@ -1,0 +1,202 @@
+"""The loop: it learns, it resumes to the bit, it stops where it should."""
+
+import math
+import os
+import signal
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from abalone.config import Config
+from abalone.data.tokens import tokenize
+from abalone.losses import LOSSES
+from abalone.model.encoder import load_encoder
+from abalone.model.feed import TokenFeed
+from abalone.training.checkpoint import load_tensors
+from abalone.training.engine import RESUME, Plan, TrainingDivergedError, learning_rate_factor, train
+from abalone.training.interruption import TrainingInterrupted
+from abalone.training.objectives import Objective
+from abalone.training.processes import make_accelerator
+
+LABELS = 5
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory):
+    return tiny.save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def feed(encoder_folder):
+    _, tokenizer = load_encoder(encoder_folder)
+    texts, labels = tiny.corpus(48, labels=LABELS)
+    return TokenFeed(tokenize(texts, tokenizer, cache=None), labels, pad_id=0, max_length=20)
+
+
+def make_objective(encoder_folder, name="msc", **settings):
+    torch.manual_seed(0)
+    encoder, _ = load_encoder(encoder_folder, "mean")
+    return Objective(encoder, LABELS, name, Config(queue_size=16, projection_dim=8, **settings))
+
+
+def make_plan(**changes):
+    values = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "head_learning_rate": 3e-3, "schedule": "cosine"}
+    return Plan(**{**values, "keep_lowest": ("train_loss",), **changes})
+
+
+def run(objective, feed, folder, plan=None, *, resume=False, measure=dict):
+    accelerator = make_accelerator("cpu", "fp32")
+    return train(objective, feed, plan or make_plan(), accelerator, folder, measure=measure, resume=resume)
+
+
+@pytest.mark.parametrize("name", [*(name for name in LOSSES if name != "mulcon"), "mulcon+bce", "msc+10*bce"])
+def test_every_objective_learns(name, encoder_folder, feed, tmp_path):
+    standing = run(make_objective(encoder_folder, name), feed, tmp_path, make_plan(epochs=12))
+    losses = [entry["train_loss"] for entry in standing.history]
+    assert len(losses) == 12
+    # A queue grows during the first epoch, and with it the loss; from the second on it is the same loss.
+    assert losses[-1] < 0.985 * losses[1]  # JSCL is mostly a constant
+
+
+def test_same_seed_same_weights(encoder_folder, feed, tmp_path):
+    first, second = make_objective(encoder_folder), make_objective(encoder_folder)
+    run(first, feed, tmp_path / "a")
+    run(second, feed, tmp_path / "b")
+    assert_same(first, second)
+    other = make_objective(encoder_folder)
+    run(other, feed, tmp_path / "c", make_plan(seed=1))
+    assert not torch.equal(other.projection.outer.weight, first.projection.outer.weight)
+
+
+def assert_same(first, second):
+    for (name, a), b in zip(first.state_dict().items(), second.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("name", ["msc", "bce", "msc+bce"])
+@pytest.mark.parametrize("stop_at", [1, 7, 12])
+def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
+    whole = make_objective(encoder_folder, name)
+    expected = run(whole, feed, tmp_path / "whole")
+
+    class StopError(Exception):
+        pass
+
+    broken = make_objective(encoder_folder, name)
+    after_step, steps = broken.after_step, iter(range(1, 100))
+
+    def fail_in_time():
+        after_step()
+        if next(steps) > stop_at:
+            raise StopError
+
+    broken.after_step = fail_in_time
+    with pytest.raises(StopError):
+        run(broken, feed, tmp_path / "broken", make_plan(checkpoint_seconds=0))
+    fresh = make_objective(encoder_folder, name)
+    torch.rand(stop_at)  # the random state of another process is another one
+    standing = run(fresh, feed, tmp_path / "broken", resume=True)
+    assert_same(fresh, whole)
+    losses = [[entry["train_loss"] for entry in s.history] for s in (standing, expected)]
+    assert losses[0] == losses[1]
+
+
+def test_a_finished_run_resumes_to_itself(encoder_folder, feed, tmp_path):
+    first, second = make_objective(encoder_folder), make_objective(encoder_folder)
+    run(first, feed, tmp_path)
+    standing = run(second, feed, tmp_path, resume=True)
+    assert_same(first, second)
+    assert len(standing.history) == 3
+
+
+def test_accumulation_of_small_batches_is_the_large_batch(encoder_folder, feed, tmp_path):
+    settings = {"dropout": 0.0}
+    encoder, _ = load_encoder(encoder_folder, dropout=0.0)
+    objectives = []
+    for batch_size, accumulation in ((16, 1), (4, 4)):
+        torch.manual_seed(0)
+        encoder, _ = load_encoder(encoder_folder, dropout=0.0)
+        objective = Objective(encoder, LABELS, "bce", Config(**settings))
+        plan = make_plan(batch_size=batch_size, accumulation=accumulation, epochs=2)
+        run(objective, feed, tmp_path / str(batch_size), plan)
+        objectives.append(objective)
+    torch.testing.assert_close(objectives[0].head.weight, objectives[1].head.weight, rtol=1e-3, atol=1e-4)
+
+
+def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder)
+    after_batch = objective.after_batch
+
+    def interrupt(batch):
+        after_batch(batch)
+        if len(objective.queue) >= 16:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    objective.after_batch = interrupt
+    with pytest.raises(TrainingInterrupted, match=rf"stopped after step 2; it can go on from {tmp_path}"):
+        run(objective, feed, tmp_path)
+    whole, resumed = make_objective(encoder_folder), make_objective(encoder_folder)
+    run(whole, feed, tmp_path / "whole")
+    run(resumed, feed, tmp_path, resume=True)
+    assert_same(resumed, whole)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder)
+    after_step, steps = objective.after_step, iter(range(1, 100))
+
+    def poison():
+        after_step()
+        if next(steps) == 7:  # one batch into the second epoch
+            with torch.no_grad():
+                objective.projection.outer.weight.fill_(math.nan)
+
+    objective.after_step = poison
+    with pytest.raises(
+        TrainingDivergedError, match=rf"step 8 \(epoch 2, batch 2\).*last good checkpoint is in {tmp_path}"
+    ):
+        run(objective, feed, tmp_path)
+    tensors, standing = load_tensors(tmp_path / RESUME)
+    assert standing["step"] == 6
+    assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("model."))
+
+
+def test_patience_stops_early(encoder_folder, feed, tmp_path):
+    values = iter([0.5, 0.7, 0.6, 0.6, 0.9, 0.9])
+    plan = make_plan(epochs=6, patience=2, keep_highest=("score",), keep_lowest=())
+    standing = run(make_objective(encoder_folder), feed, tmp_path, plan, measure=lambda: {"score": next(values)})
+    assert [entry["score"] for entry in standing.history] == [0.5, 0.7, 0.6, 0.6]
+    assert load_tensors(tmp_path / "score.safetensors")[1] == {"epoch": 2}
+    assert (tmp_path / "last.safetensors").exists()
+
+
+def test_weight_decay_spares_biases_and_norms(encoder_folder):
+    from abalone.training.engine import _parameter_groups
+
+    objective = make_objective(encoder_folder)
+    names = {id(p): n for n, p in objective.named_parameters()}
+    groups = _parameter_groups(objective, make_plan(learning_rate=1e-3, head_learning_rate=1e-2))
+    seen = set()
+    for group in groups:
+        for parameter in group["params"]:
+            name = names[id(parameter)]
+            seen.add(name)
+            spared = "LayerNorm" in name or name.endswith("bias")
+            assert group["weight_decay"] == (0 if spared else 0.01), name
+            assert group["lr"] == (1e-3 if name.startswith("encoder.") else 1e-2), name
+    assert seen == {name for name, p in objective.named_parameters() if not name.startswith("slow.")}
+
+
+def test_learning_rate_rises_then_falls_to_nothing():
+    plan = make_plan(warmup=0.1)
+    rates = [learning_rate_factor(step, 100, plan) for step in range(100)]
+    assert np.argmax(rates) in (9, 10)
+    assert all(a < b for a, b in pairwise(rates[:10]))
+    assert all(a > b for a, b in pairwise(rates[10:]))
+    assert rates[-1] < 0.001
+    line = [learning_rate_factor(step, 100, make_plan(warmup=0.0, schedule="linear")) for step in range(100)]
+    np.testing.assert_allclose(line, 1 - np.arange(100) / 100)
