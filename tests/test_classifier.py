@@ -62,7 +62,9 @@ def lists(labels):
 def fitted(encoder, data, tmp_path_factory):
     os.environ["ABALONE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     texts, labels = data
-    return make(encoder, lexical=True, neighbours=True).fit(texts[:200], lists(labels[:200]))
+    # Words decide the labels of this corpus, so nothing beats tf-idf on it, and the model says so.
+    with pytest.warns(UserWarning, match=r"does not beat tf-idf alone"):
+        return make(encoder, lexical=True, neighbours=True).fit(texts[:200], lists(labels[:200]))
 
 
 def test_names_in_names_out(fitted, data):
@@ -255,6 +257,46 @@ def test_a_label_with_no_training_document(encoder, data):
     model = make(encoder).fit(texts, wider, validation=(texts, wider))
     assert model.predict_proba(texts).shape == (240, LABELS + 1)
     assert model.predict_proba(texts)[:, LABELS].max() < 0.5
+
+
+def test_a_run_folder_knows_whose_it_is(encoder, data, tmp_path):
+    texts, labels = data
+    folder = tmp_path / "run"
+    make(encoder).fit(texts, labels, run_folder=folder)
+    with pytest.raises(ValueError, match=r"temperature was 0\.1 and is 0\.2"):
+        make(encoder, temperature=0.2).fit(texts, labels, run_folder=folder, resume=True)
+    with pytest.raises(ValueError, match="the documents or labels are others"):
+        make(encoder).fit(texts[:200], labels[:200], run_folder=folder, resume=True)
+    other = make(encoder, seed=3, classifier="finetune")
+    expected = other.fit(texts, labels).predict_proba(texts)
+    np.testing.assert_array_equal(other.fit(texts, labels, run_folder=folder).predict_proba(texts), expected)
+    with pytest.warns(UserWarning, match="there is no run to go on with"):
+        make(encoder).fit(texts, labels, run_folder=tmp_path / "new", resume=True)
+
+
+def test_what_could_only_fail_later_fails_at_once(encoder, data):
+    texts, labels = data
+    for settings, message in (
+        ({"objective": "mcs"}, "no loss is called 'mcs'; did you mean 'msc'"),
+        ({"classifier": "finetune", "finetune_objective": "msc"}, "finetune_objective must be a pointwise loss"),
+        ({"objective": "mulcon+bce", "max_chunks": 2}, "cannot read documents in chunks"),
+        ({"objective": "mulcon"}, "alone collapses"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"device": "cuda:7"}, "torch finds none here"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(encoder, **settings).fit(texts, labels)
+    with pytest.raises(ValueError, match="no validation document carries a label"):
+        make(encoder).fit(texts, labels, validation=(texts[:5], csr_array(np.zeros((5, LABELS), np.int32))))
+
+
+def test_an_answer_of_the_same_kind_after_reading_back(encoder, data, tmp_path):
+    texts, labels = data
+    model = make(encoder, epochs=0).fit(texts, labels.toarray())
+    model.save_pretrained(tmp_path / "m")
+    again = AbaloneClassifier.from_pretrained(tmp_path / "m").predict(texts[:3])
+    np.testing.assert_array_equal(again, model.predict(texts[:3]))
 
 
 def test_one_label_only(encoder, data):

@@ -1,9 +1,6 @@
 """The front door for Python: a scikit-learn estimator from texts to label lists."""
 
-import hashlib
-import json
 import shutil
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from inspect import Parameter, Signature
@@ -17,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from abalone.config import Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
-from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, listed, read_texts
+from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 
 
@@ -69,22 +66,30 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             resume: go on where an interrupted `fit` with the same data and settings stopped.
         """
         corpus = corpus_of(texts, labels, validation, label_names=label_names, seed=self.seed)
-        self.names_given_ = not is_matrix(labels) or label_names is not None
-        return self.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+        self.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+        self.predictor_.answers_in_names = not is_matrix(labels) or label_names is not None
+        return self
 
     def fit_corpus(
         self, corpus: Corpus, *, run_folder: str | Path | None = None, resume: bool = False
     ) -> "AbaloneClassifier":
         """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
+        from abalone.training.interruption import TrainingInterrupted
         from abalone.training.pipeline import fit
+        from abalone.training.run import fingerprint
 
         config = self._config()
-        _refuse_unusable(corpus)
-        folder = _run_folder(config, corpus) if run_folder is None else Path(run_folder)
-        self.predictor_ = fit(config, corpus, folder, resume=resume)
+        # The default is found again by an interrupted run with the same data and settings.
+        own = cache_dir() / "runs" / fingerprint(config, corpus)[:16]
+        folder = own if run_folder is None else Path(run_folder)
+        try:
+            self.predictor_ = fit(config, corpus, folder, resume=resume)
+        except KeyboardInterrupt as stop:
+            interrupted = TrainingInterrupted(str(stop) or f"training stopped; it can go on from {folder}")
+            interrupted.add_note("Call fit again with the same data and settings, and resume=True.")
+            raise interrupted from None
         if run_folder is None:
             shutil.rmtree(folder, ignore_errors=True)
-        self.predictor_.story["scores"] = {"validation": self.evaluate_split(corpus.validation)[0]}
         return self
 
     def _config(self) -> Config:
@@ -107,7 +112,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Label names for each text; a 0/1 matrix if it was trained on one without names."""
         probabilities = self.predict_proba(texts)
         chosen = self.predictor_.decision.labels(probabilities)
-        return self.predictor_.names(chosen) if getattr(self, "names_given_", True) else chosen.astype(np.int64)
+        return self.predictor_.names(chosen) if self.predictor_.answers_in_names else chosen.astype(np.int64)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings [n, h]."""
@@ -151,26 +156,3 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         model = cls(**predictor.config.to_dict())
         model.predictor_ = predictor
         return model
-
-
-def _refuse_unusable(corpus: Corpus) -> None:
-    """What training could only fail on later, said at once."""
-    if len(corpus.train) == 0:
-        raise ValueError("there is no document to train on")
-    if len(corpus.validation) == 0:
-        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
-    if len(corpus.label_names) == 0 or corpus.train.labels.nnz == 0:
-        raise ValueError("no training document carries a label")
-    frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
-    if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
-        warnings.warn(f"no training document carries {listed(absent)}, so the model cannot learn it", stacklevel=3)
-
-
-def _run_folder(config: Config, corpus: Corpus) -> Path:
-    """The same for the same data and settings, so that an interrupted run is found again."""
-    digest = hashlib.sha256(json.dumps([config.to_dict(), corpus.label_names], sort_keys=True).encode())
-    for split in (corpus.train, corpus.validation):
-        digest.update(split.labels.indices.tobytes())
-        for text in split.texts:
-            digest.update(text.encode("utf-8", "surrogatepass"))
-    return cache_dir() / "runs" / digest.hexdigest()[:16]

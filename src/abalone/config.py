@@ -67,7 +67,7 @@ class Config:
     device: str = "auto"
     precision: Precision = "auto"  # bf16 where the hardware has it
     checkpoint_seconds: float = 300  # at most this much work is lost
-    tensorboard: bool = False
+    tensorboard: str | None = None  # a folder to write TensorBoard logs to
 
     def __post_init__(self) -> None:
         _check(self)
@@ -141,12 +141,13 @@ _LEAST: dict[str, float] = {
     "learning_rate": 0,
     "head_learning_rate": 0,
     "weight_decay": 0,
-    "clip": 0,
     "finetune_epochs": 1,
     "finetune_learning_rate": 0,
     "checkpoint_seconds": 0,
+    "seed": 0,
 }
-_SHARES = ("dropout", "momentum", "warmup")
+_ABOVE_ZERO = ("temperature", "beta", "clip")
+_SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
     "pooling": ("cls", "mean"),
     "schedule": ("cosine", "linear", None),
@@ -171,9 +172,13 @@ def _check(config: Config) -> None:
             raise ValueError(f"{name} must be a text, got {value!r}")
         if name in _LEAST and not value >= _LEAST[name]:
             raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {value!r}")
+        if name in _ABOVE_ZERO and not value > 0:
+            raise ValueError(f"{name} must be above 0, got {value!r}")
         if name in _SHARES and not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"{name} must be one of {', '.join(map(str, _CHOICES[name]))}, got {value!r}")
+    if not (config.tensorboard is None or isinstance(config.tensorboard, str)):
+        raise ValueError(f"tensorboard must be a folder or nothing, got {config.tensorboard!r}")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
         raise ValueError(f"patience must be a whole number of epochs or nothing, got {config.patience!r}")

@@ -10,8 +10,9 @@ def choose_device(device: str = "auto") -> torch.device:
             chosen = torch.device(device)
         except RuntimeError:
             raise ValueError(f"no device is called {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
-        if chosen.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device {device!r} was asked for, but torch finds no CUDA GPU; use device='auto'")
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if not there.get(chosen.type, False):
+            raise ValueError(f"device {device!r} was asked for, but torch finds none here; use device='auto'")
         return chosen
     if torch.cuda.is_available():
         return torch.device("cuda")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tiny
+from abalone import MemoryQueue
 from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.losses import LOSSES
@@ -161,8 +162,30 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(encoder_folder,
     ):
         run(objective, feed, tmp_path)
     tensors, standing = load_tensors(tmp_path / RESUME)
-    assert standing["step"] == 6
+    assert standing["standing"]["step"] == 6
     assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("model."))
+
+
+@pytest.mark.parametrize("name", ["bce", "msc"])
+def test_a_gradient_that_is_no_number_never_reaches_the_weights(name, encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder, name)
+    weight = (objective.head or objective.projection.outer).weight
+    seen = iter(range(1, 100))
+    weight.register_hook(lambda grad: grad * math.nan if next(seen) == 6 else grad)  # the last step of the first epoch
+    with pytest.raises(TrainingDivergedError, match=r"step 6 \(epoch 1, batch 7\) the gradient is nan"):
+        run(objective, feed, tmp_path, make_plan(checkpoint_seconds=0))
+    tensors, notes = load_tensors(tmp_path / RESUME)
+    assert notes["standing"]["step"] == 5
+    assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("model."))
+
+
+def test_an_epoch_with_a_queue_that_fills_up_is_not_the_one_with_the_lowest_loss(encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder, "bqueue")
+    objective.queue = MemoryQueue(size=90, dim=8, num_labels=LABELS)  # full in the second epoch
+    standing = run(objective, feed, tmp_path, make_plan(epochs=4, learning_rate=0.0, head_learning_rate=0.0))
+    losses = [entry["train_loss"] for entry in standing.history]
+    assert losses[0] < losses[2]
+    assert standing.best_epoch["train_loss"] in (3, 4)
 
 
 def test_patience_stops_early(encoder_folder, feed, tmp_path):

@@ -4,6 +4,7 @@ A command is a module of this package that decorates a function with `@app.comma
 imports it. It imports what it needs when it runs, so that `abalone --help` answers at once.
 """
 
+from abalone.cli import demo as demo
 from abalone.cli import evaluate as evaluate
 from abalone.cli import predict as predict
 from abalone.cli import stats as stats

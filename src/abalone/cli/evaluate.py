@@ -16,8 +16,8 @@ from abalone.cli.corpus import (
     SkipBadRows,
     SplitColumn,
     TextColumn,
-    read_corpus,
 )
+from abalone.cli.train import read_and_tell
 
 SHOWN = 10  # labels at the bad end of the per-label table
 
@@ -39,10 +39,12 @@ def evaluate(
     """Score a model on one split of DATA: overall, by thirds of the labels, and label by label."""
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import labels_table, scores_table
-    from abalone.data.corpus import Split
+    from abalone.data.corpus import SPLITS, Split
     from abalone.data.memory import known_labels, label_lists
 
-    corpus = read_corpus(
+    if split not in SPLITS:
+        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}")
+    corpus = read_and_tell(
         data,
         path=path,
         text_column=text_column,
@@ -51,10 +53,7 @@ def evaluate(
         label_separator=label_separator,
         skip_bad_rows=skip_bad_rows,
     )
-    parts = dict(corpus.splits())
-    if split not in parts:
-        raise ValueError(f"no split is called {split!r}; there are {', '.join(parts)}")
-    part = parts[split]
+    part = dict(corpus.splits())[split]
     if len(part) == 0:
         raise ValueError(f"the {split} split of {corpus.name} is empty; choose another with --split")
     classifier = AbaloneClassifier.from_pretrained(model, device=device)

@@ -23,7 +23,7 @@ COLUMNS = {
 
 def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = None) -> None:
     """Print one line for each entry: F1 in percent, macro-F1 also by thirds of the labels from frequent to rare."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = _table(title)
     table.add_column("")
     for heading in COLUMNS.values():
         table.add_column(heading, justify="right")
@@ -32,17 +32,22 @@ def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = No
             "" if key not in scores else f"{scores[key] * (1000 if key == 'hamming_loss' else 100):.1f}"
             for key in COLUMNS
         )
-        table.add_row(name, *cells)
+        table.add_row(Text(name), *cells)
     Console().print(table)
 
 
 def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
     """Print one line a label: how often it was in training and here, how often it was given, and how well."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("label")
+    table = _table(title)
+    table.add_column("label", overflow="fold")  # a name that is cut short cannot be looked up
     for heading in ("in training", "here", "given", "precision", "recall", "F1"):
         table.add_column(heading, justify="right")
     for label in labels:
         shares = (f"{100 * share:.1f}" for share in (label.precision, label.recall, label.f1))
         table.add_row(Text(label.name), str(label.train_frequency), str(label.support), str(label.predicted), *shares)
     Console().print(table)
+
+
+def _table(title: str | None) -> Table:
+    # As `Text`, here and for names: they may hold brackets, which rich would take for markup.
+    return Table(title=None if title is None else Text(title), title_justify="left", box=box.SIMPLE_HEAD)

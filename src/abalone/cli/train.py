@@ -1,5 +1,8 @@
 """`abalone train`: from a corpus to a model folder."""
 
+import inspect
+import shutil
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,19 +20,13 @@ from abalone.cli.corpus import (
     TextColumn,
     read_corpus,
 )
-from abalone.config import Config, refuse_unknown
+from abalone.config import Config
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
 
-SETTINGS = "Any setting can be given as an option, such as --objective bce --epochs 10 --lexical: " + ", ".join(
-    f"{field.name}={field.default}" for field in fields(Config)
-)
 
-
-@app.command(epilog=SETTINGS, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def train(
-    context: typer.Context,
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
@@ -40,12 +37,15 @@ def train(
     split_column: SplitColumn = None,
     label_separator: LabelSeparator = None,
     skip_bad_rows: SkipBadRows = False,
+    **given: Any,
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
-    given = read_settings(context.args)  # before anything slow, so that a slip of the hand costs nothing
+    # Before anything slow, so that a slip of the hand costs nothing.
     settings = Config() if config is None else Config.from_yaml(config)
-    settings = Config.from_dict({**settings.to_dict(), **given})
-    corpus = read_corpus(
+    settings = settings.replace(**{name: value for name, value in given.items() if value is not None})
+    if output.name in {"", ".."}:
+        raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
+    corpus = read_and_tell(
         data,
         path=path,
         text_column=text_column,
@@ -54,67 +54,71 @@ def train(
         label_separator=label_separator,
         skip_bad_rows=skip_bad_rows,
     )
-    for note in corpus.notes:
-        typer.echo(f"note: {note}", err=True)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
         typer.echo(f"next: abalone evaluate {output} {data}", err=True)
 
 
+def _with_settings(signature: inspect.Signature) -> inspect.Signature:
+    """The command's parameters with every setting of `Config` as an option, so that they are listed there alone."""
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    settings = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,  # not given: the configuration file says it, or the default
+            annotation=Annotated[
+                field.type | None,  # type: ignore[operator]  # annotations are evaluated, so it is no string
+                typer.Option(help=str(field.default), show_default=False, rich_help_panel=_panel(field.type)),
+            ],
+        )
+        for field in fields(Config)
+    ]
+    return signature.replace(parameters=[*own, *settings])
+
+
+def _panel(kind: object) -> str:
+    # Apart, since the two names of a switch would squeeze those of all others in the help.
+    return "Switches and their defaults" if kind is bool else "Settings and their defaults"
+
+
+train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[attr-defined]
+app.command()(train)
+
+
+def read_and_tell(data: str, **options: Any) -> "Corpus":
+    """`read_corpus`, with what a person should know of the corpus told once on stderr."""
+    with warnings.catch_warnings(record=True) as given:
+        corpus = read_corpus(data, **options)
+    for warning in given:
+        if str(warning.message) not in corpus.notes:
+            warnings.warn(warning.message, stacklevel=2)
+    for note in corpus.notes:
+        typer.echo(f"note: {note}", err=True)
+    return corpus
+
+
 def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool) -> None:
     """Train and write; checkpoints lie beside the model folder until it is there."""
-    import shutil
-
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
     from abalone.model.folder import refuse_foreign
+    from abalone.training.run import IDENTITY
 
     refuse_foreign(output)
     run_folder = output.with_name(f"{output.name}.training")
-    if run_folder.exists() and not resume:
-        typer.echo(f"note: {run_folder} holds an unfinished run; it is started anew (--resume would go on)", err=True)
-        shutil.rmtree(run_folder)
-    run_folder.mkdir(parents=True, exist_ok=True)
-    settings.to_yaml(run_folder / "config.yaml")
+    if (run_folder / IDENTITY).exists():
+        if not resume:
+            typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
+    elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
+        raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
     try:
         model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+        model.save_pretrained(output)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(f"{stop}\n  Run the same command with --resume to go on.") from None
-    model.save_pretrained(output)
+        told = str(stop) or "interrupted"
+        raise KeyboardInterrupt(f"{told}\n  Run the same command with --resume to go on.") from None
     shutil.rmtree(run_folder, ignore_errors=True)
-    scores_table({"validation": model.predictor_.story["scores"]["validation"]})
+    scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
-
-
-def read_settings(arguments: list[str]) -> dict[str, Any]:
-    """`--epochs 3 --lexical --no-calibrate --clip=2` as settings.
-
-    Example:
-        >>> read_settings(["--epochs", "3", "--lexical", "--no-calibrate", "--learning-rate=5e-5"])
-        {'epochs': 3, 'lexical': True, 'calibrate': False, 'learning_rate': '5e-5'}
-    """
-    import yaml
-
-    switches = {field.name for field in fields(Config) if isinstance(field.default, bool)}
-    settings: dict[str, Any] = {}
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise ValueError(f"{word!r} stands alone; settings are given as --name value")
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("-", "_")
-        if name.startswith("no_") and name[3:] in switches:
-            settings[name[3:]] = False
-            continue
-        refuse_unknown({name: value}, "setting")
-        if equals:
-            settings[name] = yaml.safe_load(value)
-        elif name in switches and (not rest or rest[0].startswith("--")):
-            settings[name] = True
-        elif rest:
-            settings[name] = yaml.safe_load(rest.pop(0))
-        else:
-            raise ValueError(f"{word} needs a value")
-    return settings

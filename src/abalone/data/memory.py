@@ -1,7 +1,7 @@
 """Texts and labels as Python objects: lists of names or 0/1 matrices, into a `Corpus`."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -54,6 +54,7 @@ def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
     """Labels as columns of the known names; the names of others are given in a warning."""
     if is_matrix(labels):
         return _matrix(labels, names)
+    _check_lists(labels)
     if unseen := in_order({name for row in labels for name in row}.difference(names)):
         warnings.warn(f"no training document carries {listed(unseen)}: left out, not scored", stacklevel=3)
     known = set(names)
@@ -82,12 +83,27 @@ def read_texts(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _label_names(labels: Labels, label_names: Sequence[str] | None) -> list[str]:
-    if is_matrix(labels):
-        return [str(column) for column in range(labels.shape[1])] if label_names is None else list(label_names)
+    if label_names is None:
+        if is_matrix(labels):
+            return [str(column) for column in range(labels.shape[1])]
+        _check_lists(labels)
+        return in_order({name for row in labels for name in row})
+    names = list(label_names)
+    if isinstance(label_names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"label_names must be a list of names, got {label_names!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"label_names holds a name twice: {listed(sorted({n for n in names if names.count(n) > 1}))}")
+    if not is_matrix(labels):
+        _check_lists(labels)
+        if unknown := in_order({name for row in labels for name in row}.difference(names)):
+            raise ValueError(f"labels that are not among label_names: {listed(unknown)}")
+    return names
+
+
+def _check_lists(labels: Labels) -> None:
     for number, row in enumerate(labels):
-        if isinstance(row, str) or not all(isinstance(name, str) for name in row):
+        if isinstance(row, str) or not isinstance(row, Iterable) or not all(isinstance(name, str) for name in row):
             raise TypeError(f"the labels of text {number} must be a list of names, got {row!r}")
-    return in_order({name for row in labels for name in row}) if label_names is None else list(label_names)
 
 
 def _matrix(labels: Labels, names: Sequence[str]) -> csr_array:

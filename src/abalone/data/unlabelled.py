@@ -9,18 +9,26 @@ from abalone.data.documents import text_of
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, open_text
 from abalone.data.sources import open_path
-from abalone.data.tables import BadRow
+from abalone.data.tables import BadRow, half_character, undecodable
 
 
 def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator[str]:
     """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other."""
     if not path.exists():
         raise DataError("there is no such file", path=path)
-    if path.is_file() and data_format(path) is None:
+    if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         with open_text(path) as lines:
-            yield from (text_of_line(line.rstrip("\r\n")) for line in lines)
+            for number, line in enumerate(lines, start=1):
+                if reason := undecodable(line):
+                    raise DataError(reason, path=path, line=number)
+                try:
+                    yield text_of_line(line.rstrip("\r\n"), text_column)
+                except ValueError as error:
+                    raise DataError(str(error), path=path, line=number) from None
         return
     for table in open_path(path).tables:
+        if not table.columns:
+            continue  # empty, as a split may be
         columns = text_columns(table, text_column)
         for row in table.rows(columns):
             if isinstance(row, BadRow):
@@ -31,13 +39,34 @@ def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator
                 raise DataError(str(error), path=table.name, line=row.line) from None
 
 
-def text_of_line(line: str) -> str:
-    """A line is a text, or a JSON object with a `text`."""
-    if line.startswith("{"):
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError:
-            return line
-        if isinstance(value, dict) and isinstance(value.get("text"), str):
-            return str(value["text"])
-    return line
+def text_of_line(line: str, text_column: Sequence[str] | None = None) -> str:
+    """A line is a text, or a JSON object with a `text`.
+
+    Args:
+        line: without the line break.
+        text_column: the fields of a JSON object to join instead.
+
+    Raises:
+        ValueError: a JSON object has no text in `text_column`, or half a character in it.
+    """
+    values = _object(line)
+    if values is None:
+        return line
+    if text_column is not None:
+        return text_of(values, text_column)
+    text = values.get("text")
+    if not isinstance(text, str):
+        return line
+    if reason := half_character(text):
+        raise ValueError(f"the text {reason}")
+    return text
+
+
+def _object(line: str) -> dict[str, object] | None:
+    if not line.startswith("{"):
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # a text that only begins like JSON
+        return None
+    return value if isinstance(value, dict) else None

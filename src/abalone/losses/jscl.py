@@ -42,4 +42,4 @@ class JSCLLoss(ContrastiveLoss):
         (jaccard,) = batch.jaccard()  # [B, B]
         positive = jaccard > 0
         constant = torch.where(positive, jaccard, 1).log().sum() / documents**2
-        return contrastive_sum(batch.logits, [positive / documents], anchors=documents) - constant
+        return contrastive_sum(batch.logits, [positive.to(jaccard.dtype) / documents], anchors=documents) - constant

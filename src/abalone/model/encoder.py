@@ -55,8 +55,8 @@ class TextEncoder(nn.Module):
         if self.pooling == "cls":
             pooled = states[:, 0]
         else:
-            mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
-            pooled = (states * mask).sum(1) / mask.sum(1)
+            mask = attention_mask.unsqueeze(2)  # [B, T, 1]
+            pooled = (states * mask).float().sum(1) / mask.sum(1)  # in bf16 a long document's count would round
         if owner is None:
             return pooled
         documents = int(owner[-1]) + 1

@@ -1,5 +1,6 @@
 """Tokenised documents with their labels, as the batches a model takes."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,6 +89,8 @@ class FrozenFeed:
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         with tempfile.TemporaryFile() as file:  # without a name; the mapping keeps it until the feed is gone
             shape = (int(self.offsets[-1]), lower.hidden_size)
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and not a crash in the middle
+                os.posix_fallocate(file.fileno(), 0, max(2 * shape[0] * shape[1], 1))
             self.states = np.memmap(file, np.float16, "w+", shape=shape)  # [tokens, h]
         lower.to(device).eval()
         with torch.inference_mode():

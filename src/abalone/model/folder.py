@@ -41,6 +41,7 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             "label_names": predictor.label_names,
             "config": predictor.config.to_dict(),
             "decision": predictor.decision.to_dict(),
+            "answers_in_names": predictor.answers_in_names,
             "story": predictor.story,
         }
         (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -52,7 +53,10 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     folder = Path(folder)
     if not (folder / ABOUT).is_file():
         raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
-    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{folder / ABOUT} is damaged: {error}") from None
     config = Config.from_dict(about["config"]).replace(**settings)
     encoder, _ = load_encoder(str(folder), config.pooling, config.dropout)
     tensors = load_file(folder / HEAD)
@@ -65,7 +69,8 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
         LinearHead(tensors["weight"], tensors["bias"]),
         Decision.from_dict(about["decision"]),
         LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
-        NearestNeighbours.from_state(load_file(neighbours)) if neighbours.is_file() else None,
+        NearestNeighbours.from_state(load_file(neighbours), device=config.device) if neighbours.is_file() else None,
+        about["answers_in_names"],
         about["story"],
     )
 
@@ -89,7 +94,11 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             # A folder cannot be replaced in one step; the old one steps aside and is removed last.
             old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
             folder.rename(old)
-            place.rename(folder)
+            try:
+                place.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
             shutil.rmtree(old, ignore_errors=True)
         else:
             place.rename(folder)

@@ -29,6 +29,7 @@ class Predictor:
         encoder, tokenizer, head: the neural classifier.
         decision: mixing, calibration, thresholds.
         lexical, neighbours: experts to mix in, if any.
+        answers_in_names: whether `predict` gives label names; a 0/1 matrix otherwise, as it was trained on one.
         story: what the folder and the card tell: history, scores, statistics of the data.
     """
 
@@ -40,6 +41,7 @@ class Predictor:
     decision: Decision
     lexical: LexicalModel | None = None
     neighbours: NearestNeighbours | None = None
+    answers_in_names: bool = True
     story: dict[str, Any] = field(default_factory=dict)
 
     @cached_property

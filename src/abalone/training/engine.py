@@ -5,7 +5,8 @@ It knows of batches, steps, epochs and checkpoints; what is minimised, and what 
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor
 from abalone.config import Schedule
 from abalone.data.batches import shuffled_batches
 from abalone.losses.checks import NotFiniteError
-from abalone.model.feed import Batch, Feed, make_batch
+from abalone.model.feed import Feed, make_batch
 from abalone.training.checkpoint import load_tensors, restore_training_state, save_tensors, training_state
 from abalone.training.interruption import finish_step_first
 from abalone.training.objectives import Objective
@@ -53,7 +54,8 @@ class Standing:
     epoch: int = 0
     batch: int = 0  # batches done in this epoch
     step: int = 0  # optimiser steps done
-    loss_sum: float = 0.0  # over this epoch's batches
+    loss_sum: float = 0.0  # over this epoch's documents
+    comparable: bool = True  # whether this epoch's loss can be: against a queue that fills up it is lower
     best: dict[str, float] = field(default_factory=dict)
     best_epoch: dict[str, int] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)  # one entry an epoch
@@ -91,7 +93,9 @@ def train(
     if resume and (folder / RESUME).exists():
         tensors, notes = load_tensors(folder / RESUME)
         restore_training_state(objective, adamw, tensors)
-        standing = Standing(**notes)
+        standing = Standing(**notes["standing"])
+        if accelerator.scaler is not None:
+            accelerator.scaler.load_state_dict(notes["scaler"])
 
     batches_an_epoch = math.ceil(len(documents) / plan.batch_size)
     steps = plan.epochs * math.ceil(batches_an_epoch / plan.accumulation)
@@ -99,28 +103,37 @@ def train(
 
     def save_standing() -> None:
         nonlocal saved_at
-        save_tensors(folder / RESUME, training_state(objective, adamw), asdict(standing))
+        scaler = None if accelerator.scaler is None else accelerator.scaler.state_dict()
+        notes = {"standing": asdict(standing), "scaler": scaler}
+        save_tensors(folder / RESUME, training_state(objective, adamw), notes)
         saved_at = time.monotonic()
 
     with finish_step_first() as interruption:
         while standing.epoch < plan.epochs and not _out_of_patience(standing, plan):
             batches = shuffled_batches(len(documents), plan.batch_size, seed=plan.seed, epoch=standing.epoch)
             objective.train()
+            if standing.batch == 0:
+                standing.comparable = objective.queue is None or len(objective.queue) == objective.queue.size
             started = time.monotonic()
             with EpochBar(f"{title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
                 while standing.batch < len(batches):
                     batch = make_batch(documents, batches[standing.batch], device)
-                    with accelerator.autocast():
-                        loss = _loss(objective, batch, standing, folder)
-                    accelerator.backward(loss / plan.accumulation)
+                    group = standing.batch // plan.accumulation * plan.accumulation
+                    with accelerator.autocast(), _where(standing, folder):
+                        loss = objective(batch)
+                    value = loss.item()
+                    _require_finite(value, f"the loss is {value}", standing, folder)
+                    accelerator.backward(loss / min(plan.accumulation, len(batches) - group))
                     objective.after_batch(batch)
-                    standing.loss_sum += loss.item()
+                    standing.loss_sum += value * len(batch.labels)
                     standing.batch += 1
                     if standing.batch % plan.accumulation == 0 or standing.batch == len(batches):
-                        accelerator.clip_grad_norm_(objective.parameters(), plan.clip)
+                        norm = accelerator.clip_grad_norm_(objective.parameters(), plan.clip)
+                        if accelerator.scaler is None:  # which skips such steps by itself
+                            _require_finite(float(norm), f"the gradient is {float(norm)}", standing, folder)
                         factor = learning_rate_factor(standing.step, steps, plan)
-                        for group, rate in zip(adamw.param_groups, base_rates, strict=True):
-                            group["lr"] = rate * factor
+                        for settings, rate in zip(adamw.param_groups, base_rates, strict=True):
+                            settings["lr"] = rate * factor
                         optimiser.step()
                         optimiser.zero_grad(set_to_none=True)
                         objective.after_step()
@@ -128,10 +141,14 @@ def train(
                         if interruption.asked or time.monotonic() - saved_at >= plan.checkpoint_seconds:
                             save_standing()
                         interruption.obey(f"{title} stopped after step {standing.step}; it can go on from {folder}")
-                    bar.update(standing.batch, standing.loss_sum / standing.batch, len(batch.labels))
-            _end_epoch(objective, standing, plan, folder, measure, time.monotonic() - started)
+                    seen = min(standing.batch * plan.batch_size, len(documents))
+                    bar.update(standing.batch, standing.loss_sum / seen, len(batch.labels))
+            with _where(standing, folder):
+                _end_epoch(objective, len(documents), standing, plan, folder, measure, time.monotonic() - started)
             accelerator.log(standing.history[-1], step=standing.step)
             save_standing()
+            interruption.obey(f"{title} stopped after epoch {standing.epoch}; it can go on from {folder}")
+    accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return standing
 
 
@@ -160,23 +177,26 @@ def _parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _loss(objective: Objective, batch: Batch, standing: Standing, folder: Path) -> Tensor:
-    """The loss, or an error that says where it stopped being a number."""
-    try:
-        loss: Tensor = objective(batch)
-        reason = f"the loss is {loss.item()}"
-        fine = bool(loss.isfinite())
-    except NotFiniteError as error:
-        reason, fine = str(error), False
-    if not fine:
+def _require_finite(value: float, reason: str, standing: Standing, folder: Path) -> None:
+    """Stop before weights are moved by what is no number, so that the last checkpoint stays a good one."""
+    if not math.isfinite(value):
         at = f"step {standing.step + 1} (epoch {standing.epoch + 1}, batch {standing.batch + 1})"
         kept = f"the last good checkpoint is in {folder}" if (folder / RESUME).exists() else "nothing was saved yet"
         raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
-    return loss
+
+
+@contextmanager
+def _where(standing: Standing, folder: Path) -> Iterator[None]:
+    """Tell where a loss has refused what is no number."""
+    try:
+        yield
+    except NotFiniteError as error:
+        _require_finite(math.nan, str(error), standing, folder)
 
 
 def _end_epoch(
     objective: Objective,
+    documents: int,
     standing: Standing,
     plan: Plan,
     folder: Path,
@@ -185,11 +205,13 @@ def _end_epoch(
 ) -> None:
     objective.eval()
     with torch.no_grad():
-        measures = {"train_loss": standing.loss_sum / standing.batch, **measure()}
+        measures = {"train_loss": standing.loss_sum / documents, **measure()}
     standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": seconds})
     notes = {"epoch": standing.epoch + 1}
     for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
         for name in names:
+            if name == "train_loss" and not standing.comparable and standing.epoch + 1 < plan.epochs:
+                continue
             if sign * measures[name] < sign * standing.best.get(name, sign * math.inf):
                 standing.best[name], standing.best_epoch[name] = measures[name], standing.epoch + 1
                 save_tensors(folder / f"{name}.safetensors", objective.lasting_state(), notes)

@@ -12,11 +12,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
+from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
-from abalone.evaluation.decision import fit_decision
+from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.metrics import evaluate
+from abalone.losses import loss_spec
 from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
 from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
@@ -25,7 +28,7 @@ from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
 from abalone.training.processes import make_accelerator
-from abalone.training.run import History, Run
+from abalone.training.run import History, Run, enter_folder
 
 
 def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -> Predictor:
@@ -37,11 +40,10 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         folder: where checkpoints go.
         resume: go on from `folder`.
     """
+    refuse_unusable(config, corpus)
+    enter_folder(folder, config, corpus, resume=resume)
     torch.manual_seed(config.seed)  # before any weight is drawn
-    tracker = str(folder / "tensorboard") if config.tensorboard else None
-    accelerator = make_accelerator(config.device, config.precision, tracker)
-    if tracker:
-        accelerator.init_trackers("abalone")
+    accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
     encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
     config = _within_window(config, encoder, tokenizer)
     train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
@@ -50,23 +52,67 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
     accelerator.end_training()
 
-    with accelerator.autocast():
-        val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation")
+    # In full precision, as texts will be read later: what is fitted here must fit there.
+    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation")
     lexical, neighbours, experts = None, None, {}
     if config.lexical:
         lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.scores(corpus.validation.texts)
     if config.neighbours:
-        with accelerator.autocast():
-            embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours")
-        neighbours = NearestNeighbours().fit(embeddings, corpus.train.labels)
+        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours")
+        neighbours = NearestNeighbours(device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
-    decision = fit_decision(head.logits(val_embeddings), experts, corpus.validation.labels, frequencies, config)
-    story: dict[str, Any] = {"corpus": corpus.name, "statistics": statistics.as_dict(), "history": history}
-    return Predictor(config, corpus.label_names, encoder, tokenizer, head, decision, lexical, neighbours, story)
+    logits = head.logits(val_embeddings)
+
+    def scores_with(logits: np.ndarray, experts: dict[str, np.ndarray]) -> tuple[Decision, dict[str, float]]:
+        decision = fit_decision(logits, experts, corpus.validation.labels, frequencies, config)
+        probabilities = decision.probabilities(logits, experts)
+        given = decision.labels(probabilities)
+        return decision, evaluate(corpus.validation.labels, given, probabilities=probabilities, frequencies=frequencies)
+
+    decision, scores = scores_with(logits, experts)
+    story: dict[str, Any] = {
+        "corpus": corpus.name,
+        "provenance": dict(corpus.provenance),
+        "statistics": statistics.as_dict(),
+        "history": history,
+        "scores": {"validation": scores},
+    }
+    if lexical is not None:
+        _, baseline = scores_with(experts["lexical"], {})
+        story["scores"]["validation, tf-idf alone"] = baseline
+        if scores["macro_f1"] <= baseline["macro_f1"]:
+            warnings.warn(
+                f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
+                f"({baseline['macro_f1']:.3f}): train longer, or use the tf-idf model",
+                stacklevel=3,
+            )
+    return Predictor(config, corpus.label_names, encoder, tokenizer, head, decision, lexical, neighbours, story=story)
+
+
+def refuse_unusable(config: Config, corpus: Corpus) -> None:
+    """What could only fail later, after the expensive part, is said at once."""
+    spec = loss_spec(config.objective)
+    if spec.takes == "label_embeddings" and config.max_chunks > 1:
+        raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
+    if spec.takes == "label_embeddings" and not spec.joint:
+        raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
+    if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
+        raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
+    if len(corpus.train) == 0:
+        raise ValueError("there is no document to train on")
+    if len(corpus.validation) == 0:
+        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
+    if corpus.train.labels.nnz == 0:
+        raise ValueError("no training document carries a label")
+    if corpus.validation.labels.nnz == 0:
+        raise ValueError("no validation document carries a label of the training documents")
+    frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
+    if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
+        warnings.warn(f"no training document carries {listed(absent)}, so the model cannot learn it", stacklevel=4)
 
 
 def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) -> TokenFeed:
@@ -104,13 +150,9 @@ def _train_upper_layers(
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """The same stages on the upper layers, over what the frozen lower ones make of each document once."""
     lower, upper = split_layers(encoder, run.config.freeze_layers)
-    device = run.accelerator.device
-    inner = replace(
-        run,
-        config=run.config.replace(freeze_layers=0),
-        train=FrozenFeed(run.train, lower, device),
-        validation=FrozenFeed(run.validation, lower, device),
-    )
+    with run.accelerator.autocast():
+        train, validation = (FrozenFeed(feed, lower, run.accelerator.device) for feed in (run.train, run.validation))
+    inner = replace(run, config=run.config.replace(freeze_layers=0), train=train, validation=validation)
     upper, head, history = _train_stages(inner, upper, num_labels, name_features)
     return join_layers(lower, upper), head, history
 

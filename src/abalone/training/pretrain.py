@@ -36,6 +36,8 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
     )
     fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
     for name in CANDIDATES:
+        if not (folder / f"{name}.safetensors").exists():
+            continue  # stopped early, before an epoch's training loss could be compared with another's
         state, notes = load_tensors(folder / f"{name}.safetensors")
         if notes["epoch"] not in fitted:
             objective.restore(state)
@@ -49,8 +51,7 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device = run.accelerator.device
-    with run.accelerator.autocast():
-        features, val_features = embed(encoder, run.train, device), embed(encoder, run.validation, device)
+    features, val_features = embed(encoder, run.train, device), embed(encoder, run.validation, device)
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
     head = LinearHead(probe.weight.float(), probe.bias.float())

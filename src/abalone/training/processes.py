@@ -1,6 +1,7 @@
 """Device and precision, through Accelerate, which also owns processes where there are several."""
 
 import os
+from importlib.util import find_spec
 
 import torch
 from accelerate import Accelerator
@@ -23,12 +24,14 @@ def make_accelerator(
         tracker_folder: where TensorBoard files go; none are written where left out.
     """
     chosen = choose_device(device)
+    if tracker_folder is not None and find_spec("tensorboard") is None:
+        raise ImportError("tensorboard= needs the package tensorboard: pip install 'abalone-mltc[tensorboard]'")
     # Accelerate keeps device and precision for the life of the process; a library is called more than once.
     if PartialState._shared_state and PartialState().num_processes == 1:
         AcceleratorState._reset_state(reset_partial_state=True)
     os.environ["ACCELERATE_TORCH_DEVICE"] = str(chosen)
     try:
-        return Accelerator(
+        accelerator = Accelerator(
             cpu=chosen.type == "cpu",
             mixed_precision=_ACCELERATE_NAMES[_choose_precision(chosen, precision)],
             log_with="tensorboard" if tracker_folder else None,
@@ -36,6 +39,11 @@ def make_accelerator(
         )
     finally:
         del os.environ["ACCELERATE_TORCH_DEVICE"]
+    if accelerator.num_processes > 1:
+        raise ValueError(f"training runs in one process for now, and was launched in {accelerator.num_processes}")
+    if tracker_folder is not None:
+        accelerator.init_trackers("abalone")
+    return accelerator
 
 
 def _choose_precision(device: torch.device, precision: Precision) -> Precision:

@@ -1,5 +1,9 @@
-"""What the stages of one training run share."""
+"""What the stages of one training run share: documents, machine, and a folder that knows whose it is."""
 
+import hashlib
+import json
+import shutil
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -7,11 +11,16 @@ from typing import Any
 from accelerate import Accelerator
 
 from abalone.config import Config
+from abalone.data.corpus import Corpus
 from abalone.model.feed import Feed
 from abalone.training.engine import Plan
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
+
+STAGES = ("pretraining", "training", "finetuning")
+IDENTITY = "run.json"
+FREE_TO_CHANGE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
 @dataclass(frozen=True)
@@ -55,3 +64,43 @@ class Run:
             checkpoint_seconds=config.checkpoint_seconds,
         )
         return replace(plan, **changes)
+
+
+def fingerprint(config: Config, corpus: Corpus) -> str:
+    """The same for the same data and settings, and for nothing else."""
+    settings = {name: value for name, value in config.to_dict().items() if name not in FREE_TO_CHANGE}
+    digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
+    for split in (corpus.train, corpus.validation):
+        digest.update(split.labels.indptr.tobytes() + split.labels.indices.tobytes())
+        for text in split.texts:
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()
+
+
+def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> None:
+    """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
+    identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
+    file = folder / IDENTITY
+    if resume and file.is_file():
+        _refuse_another_run(folder, json.loads(file.read_text(encoding="utf-8")), identity)
+        return
+    if resume:
+        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=4)
+    for stage in STAGES:
+        shutil.rmtree(folder / stage, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(identity), encoding="utf-8")
+
+
+def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
+    if stored["fingerprint"] == identity["fingerprint"]:
+        return
+    before, now = stored["settings"], identity["settings"]
+    changed = [
+        f"{name} was {before.get(name)!r} and is {now[name]!r}"
+        for name in now
+        if before.get(name) != now[name] and name not in FREE_TO_CHANGE
+    ]
+    what = "; ".join(changed) or "the documents or labels are others"
+    raise ValueError(f"cannot go on with the run in {folder}: {what}. Use what it began with, or start anew.")

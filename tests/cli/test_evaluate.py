@@ -1,0 +1,150 @@
+"""`abalone evaluate`: scores of a split, and what is said of splits and labels that do not fit."""
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import tiny
+from abalone import AbaloneClassifier
+from abalone.cli import app
+
+NAMES = ["[a] topic", "b", "c", "d", "e_" + "and_other_long_names_" * 4]
+TEXTS, LABELS = tiny.corpus(200)
+SPLITS = ["train"] * 120 + ["val"] * 30 + ["test"] * 50
+
+
+def lists(labels) -> list[list[str]]:
+    return [[NAMES[j] for j in np.flatnonzero(row)] for row in labels.toarray()]
+
+
+def write(file, texts, labels, splits) -> None:
+    rows = [
+        {"text": text, "labels": carried, **({"split": split} if split else {})}
+        for text, carried, split in zip(texts, labels, splits, strict=True)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """Mostly a lexical model, which sees the very words that decide; the encoder is as it was made, at random."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    encoder = tiny.save_encoder(folder / "encoder")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf")
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        classifier = AbaloneClassifier(
+            encoder=encoder, pooling="mean", max_length=20, epochs=0, lexical=True, device="cpu"
+        )
+        return classifier.fit(TEXTS[:120], lists(LABELS[:120]), validation=(TEXTS[120:150], lists(LABELS[120:150])))
+
+
+@pytest.fixture(scope="module")
+def model(classifier, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluate") / "model"
+    classifier.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("evaluate") / "[own] papers.jsonl"
+    write(file, TEXTS, lists(LABELS), SPLITS)
+    return file
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def scores_of(result: Result) -> dict[str, object]:
+    """Strictly JSON: NaN, which Python would write and read, is none."""
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(("split", "rows"), [("train", slice(120)), ("validation", slice(120, 150))])
+def test_the_scores_are_those_of_the_model(split, rows, model, data, classifier):
+    scores = scores_of(run(model, data, "--split", split, "--json"))
+    by_label = scores.pop("labels")
+    assert scores == classifier.evaluate(TEXTS[rows], lists(LABELS[rows]))
+    assert [label["name"] for label in by_label] == list(classifier.label_names)
+    support = dict(zip(NAMES, LABELS[rows].sum(axis=0), strict=True))
+    assert {label["name"]: label["support"] for label in by_label} == support
+
+
+def test_the_test_split_in_a_process_of_its_own(model, data, classifier):
+    words = [sys.executable, "-m", "abalone", "evaluate", str(model), str(data), "--json", "--device", "cpu"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)
+    expected = classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
+    assert {name: scores[name] for name in expected} == expected
+    assert expected["micro_f1"] > 0.9  # the lexical expert sees the very words
+
+
+def test_tables_for_people(model, data):
+    result = run(model, data)
+    assert result.exit_code == 0, result.stderr
+    assert "[own] papers, 50 documents" in result.stdout  # brackets are no markup
+    assert re.search(r"test( +\d+\.\d){6}", result.stdout)
+    assert "The labels it knows least" in result.stdout
+    assert re.search(r"\[a\] topic( +\d+){3}( +\d+\.\d){3}", result.stdout)
+    assert "…" not in result.stdout  # a name that is cut short cannot be looked up
+    assert "note: " in result.stderr  # some documents have no label
+
+
+def test_unknown_splits_are_refused_before_reading(model, tmp_path):
+    result = run(model, tmp_path / "nowhere.jsonl", "--split", "tset")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: no split is called 'tset'; there are train, validation, test\n",
+    )
+
+
+def test_an_empty_split_is_refused(model, tmp_path):
+    write(tmp_path / "papers.jsonl", TEXTS[:150], lists(LABELS[:150]), SPLITS[:150])
+    result = run(model, tmp_path / "papers.jsonl")
+    assert result.exit_code == 2
+    assert "error: the test split of papers is empty; choose another with --split" in result.stderr
+    assert run(model, tmp_path / "papers.jsonl", "--split", "validation").exit_code == 0
+
+
+def test_splits_that_were_made_are_told(model, tmp_path):
+    write(tmp_path / "papers.jsonl", TEXTS, lists(LABELS), [None] * 200)
+    result = run(model, tmp_path / "papers.jsonl")
+    assert result.exit_code == 0
+    assert "note: No split was given: one was made by iterative stratification, 80/10/10." in result.stderr
+
+
+@pytest.mark.filterwarnings("always")
+def test_labels_that_the_model_does_not_know_are_named(model, tmp_path, classifier):
+    new = [[*carried, "weather"] for carried in lists(LABELS)]
+    write(tmp_path / "papers.jsonl", TEXTS, new, SPLITS)
+    result = run(model, tmp_path / "papers.jsonl", "--json")
+    assert "warning: no training document carries weather: left out, not scored" in result.stderr
+    scores = scores_of(result)
+    assert scores.pop("labels")
+    assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nowhere", "{data}"), "nowhere is no model folder"),
+        (("{model}", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),
+        (("{model}", "{data}", "--device", "gpu"), "no device is called 'gpu'"),
+        (("{model}", "{data}", "--text-column", "body"), "no column 'body' (--text-column)"),
+    ],
+)
+def test_mistakes_end_in_status_2(arguments, told, model, data):
+    result = run(*(argument.format(model=model, data=data) for argument in arguments))
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert told in result.stderr

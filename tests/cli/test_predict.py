@@ -1,0 +1,247 @@
+"""`abalone predict`: streams answered line by line, files of any kind, and readers that leave early."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import tiny
+from abalone import AbaloneClassifier
+from abalone.cli import app
+from abalone.cli.predict import BLOCK, lines_as_they_come
+
+NAMES = [f"topic {j}" for j in range(5)]
+TEXTS, LABELS = tiny.corpus(120)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model folder; the encoder as it is will do, since the answers are compared with the model's own."""
+    folder = tmp_path_factory.mktemp("predict")
+    encoder = tiny.save_encoder(folder / "encoder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        classifier = AbaloneClassifier(encoder=encoder, pooling="mean", max_length=20, epochs=0, device="cpu")
+        classifier.fit(TEXTS, LABELS, label_names=NAMES).save_pretrained(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def classifier(model):
+    return AbaloneClassifier.from_pretrained(model)
+
+
+@pytest.fixture(scope="module")
+def stream(model):
+    """`abalone predict DIR -`, running until its input ends, and then without an error."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "abalone", "predict", str(model), "-", "--device", "cpu"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        watchdog = threading.Timer(120, process.kill)  # an answer that never comes must not hang the tests
+        watchdog.start()
+        yield process
+        process.stdin.close()
+        assert process.wait() == 0, process.stderr.read().decode()
+        assert process.stderr.read() == b""
+        watchdog.cancel()
+
+
+def ask(process: subprocess.Popen[bytes], line: bytes) -> list[str]:
+    """Send one line, and only one, and wait for its answer."""
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())["labels"]
+
+
+def same_labels(given: list[str], classifier: AbaloneClassifier, text: str) -> bool:
+    return sorted(given) == sorted(classifier.predict([text])[0])
+
+
+def test_each_line_is_answered_before_the_next_is_sent(stream, classifier):
+    for text in TEXTS[:5]:
+        assert same_labels(ask(stream, text.encode()), classifier, text)
+        assert same_labels(ask(stream, json.dumps({"id": 3, "text": text}).encode()), classifier, text)
+    assert same_labels(ask(stream, TEXTS[5].encode() + b"\r"), classifier, TEXTS[5])
+
+
+def test_lines_that_are_hardly_texts_are_answered_too(stream, classifier):
+    assert same_labels(ask(stream, b""), classifier, "")
+    assert same_labels(ask(stream, b"w1 \xff\xfe w2"), classifier, "w1 \ufffd\ufffd w2")
+    for text in ("{w1 w2}", '{"title": "w1"}', '{"text": 3}', "[1]", '{"a":' * 5000, "w1 " * 50_000):
+        assert same_labels(ask(stream, text.encode()), classifier, text), text[:20]
+
+
+def test_many_lines_come_back_in_order(stream, classifier):
+    asked = [TEXTS[number % len(TEXTS)] for number in range(3000)]
+    expected = dict(zip(TEXTS, map(sorted, classifier.predict(TEXTS)), strict=True))
+
+    def feed() -> None:
+        for text in asked:
+            stream.stdin.write(text.encode() + b"\n")
+        stream.stdin.flush()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    for number, text in enumerate(asked):
+        assert sorted(json.loads(stream.stdout.readline())["labels"]) == expected[text], number
+    feeder.join()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a closed pipe is no error elsewhere")
+def test_a_reader_that_stops_early_is_no_error(model, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS * 20))
+    command = f"{sys.executable} -m abalone predict {model} {tmp_path / 'texts.txt'} --probabilities | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout).keys() == {"labels", "probabilities"}
+
+
+# From here on in this process, which has paid for the imports already.
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["predict", *map(str, arguments)])
+
+
+def answers(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def from_stdin(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Result:
+    """With the file as standard input: the test runner's own has no descriptor to read."""
+    (tmp_path / "stdin").write_bytes(content)
+    with (tmp_path / "stdin").open("rb") as file:
+        monkeypatch.setattr("abalone.cli.predict.sys", WithStdin(file))
+        return run(*arguments)
+
+
+class WithStdin:
+    """`sys` with another standard input."""
+
+    def __init__(self, stdin: object) -> None:
+        self.stdin, self.stdout = stdin, sys.stdout
+
+
+TABLES = {
+    "texts.csv": "number,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(TEXTS[:7])),
+    "texts.tsv": "text\tnumber\n" + "".join(f"{text}\t{n}\n" for n, text in enumerate(TEXTS[:7])),
+    "texts.jsonl": "".join(json.dumps({"text": text, "labels": ["unused"]}) + "\n" for text in TEXTS[:7]),
+    "texts.json": json.dumps([{"text": text} for text in TEXTS[:7]]),
+    "texts.txt": "\n".join(TEXTS[:7]),
+    "texts": "\ufeff" + "\r\n".join([TEXTS[0], *(json.dumps({"text": text}) for text in TEXTS[1:7])]) + "\r\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_files_of_any_kind(name, model, classifier, tmp_path):
+    (tmp_path / name).write_bytes(TABLES[name].encode())
+    given = answers(run(model, tmp_path / name))
+    assert [sorted(answer["labels"]) for answer in given] == [sorted(row) for row in classifier.predict(TEXTS[:7])]
+
+
+def test_top_and_probabilities(model, classifier, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:7]))
+    probabilities = classifier.predict_proba(TEXTS[:7])
+    for row, answer in zip(probabilities, answers(run(model, tmp_path / "texts.txt", "--probabilities")), strict=True):
+        np.testing.assert_allclose([answer["probabilities"][name] for name in NAMES], row, atol=1e-6)
+        assert list(answer["probabilities"].values()) == sorted(answer["probabilities"].values(), reverse=True)
+        places = [list(answer["probabilities"]).index(label) for label in answer["labels"]]
+        assert places == sorted(places)
+    for row, answer in zip(probabilities, answers(run(model, tmp_path / "texts.txt", "--top", 2)), strict=True):
+        assert answer == {"labels": [NAMES[j] for j in np.argsort(-row)[:2]]}
+    assert len(answers(run(model, tmp_path / "texts.txt", "--top", 99))[0]["labels"]) == len(NAMES)
+    assert run(model, tmp_path / "texts.txt", "--top", 0).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "empty.csv", "empty.jsonl"])
+def test_nothing_in_nothing_out(name, model, tmp_path):
+    (tmp_path / name).write_bytes(b"")
+    assert answers(run(model, tmp_path / name)) == []
+
+
+def test_an_empty_standard_input(model, tmp_path, monkeypatch):
+    assert answers(from_stdin(b"", tmp_path, monkeypatch, model)) == []
+
+
+def test_text_columns_of_tables_and_of_json_lines(model, classifier, tmp_path, monkeypatch):
+    (tmp_path / "own.csv").write_text("head,body\nw1,w2 w30\n")
+    columns = ("--text-column", "head", "--text-column", "body", "--top", 5)
+    expected = [{"labels": [NAMES[j] for j in np.argsort(-classifier.predict_proba(["w1\nw2 w30"])[0])]}]
+    assert answers(run(model, tmp_path / "own.csv", *columns)) == expected
+    line = b'{"head": "w1", "body": "w2 w30"}'
+    assert answers(from_stdin(line, tmp_path, monkeypatch, model, "-", *columns)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("texts.csv", b"number,words\n1,w1\n", "texts.csv: no column for the text"),
+        ("texts.csv", b"text\nw1\n\xff\n", "texts.csv:3: byte 0xff at position 1 of the row is not UTF-8"),
+        ("texts.jsonl", b'{"text": "w1"}\n{"text": ""}\n', "texts.jsonl:2: no text in column 'text'"),
+        ("texts.txt", b"w1\nw2 \xff\n", "texts.txt:2: byte 0xff at position 4 of the row is not UTF-8"),
+        ("texts.txt", b'w1\n{"text": "\\ud800"}\n', "texts.txt:2: the text has half a surrogate pair at position 1"),
+    ],
+)
+def test_bad_files_are_refused_with_the_line(name, content, told, model, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    result = run(model, tmp_path / name)
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith("error: ")
+    assert told in result.stderr
+
+
+def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, monkeypatch):
+    content = b'w1\n{"body": "w2"}\n{"head": "w3"}\nw4\n'
+    result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--text-column", "body")
+    assert (result.exit_code, result.stderr) == (2, "error: standard input:3: no text in column 'body'\n")
+    assert len(result.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nowhere", "-"), "error: nowhere is no model folder: it has no abalone.json"),
+        (("{model}", "nowhere.txt"), "error: nowhere.txt: there is no such file"),
+        (("{model}", "-", "--device", "gpu"), "error: no device is called 'gpu'"),
+    ],
+)
+def test_mistakes_end_in_status_2(arguments, told, model):
+    result = run(*(argument.format(model=model) for argument in arguments))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(told)
+
+
+def chunks(*parts: bytes) -> Iterator[list[str]]:
+    """What `lines_as_they_come` makes of parts that arrive one by one."""
+    reading, writing = os.pipe()
+    lines = None
+    with os.fdopen(reading, "rb") as source:
+        for part in parts:
+            os.write(writing, part)
+            if lines is None:
+                lines = lines_as_they_come(source.fileno())
+            if b"\n" in part:
+                yield next(lines)
+        os.close(writing)
+        yield from lines
+
+
+def test_lines_are_given_as_soon_as_they_are_whole():
+    given = list(chunks(b"\xef\xbb\xbf", b"one\ntw", b"o\r\nth", b"r\xc3", b"\xa9e\n", b"last"))
+    assert given == [["one"], ["two"], ["thrée"], ["last"]]
+
+
+def test_a_burst_of_lines_comes_in_blocks():
+    assert [len(block) for block in chunks(b"x\n" * 1000)] == [BLOCK] * 3 + [1000 - 3 * BLOCK]

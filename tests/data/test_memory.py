@@ -1,0 +1,123 @@
+"""Texts and labels as Python objects: what is taken, in which order, and what is refused."""
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_matrix, csr_array
+
+from abalone.data.memory import corpus_of, is_matrix, known_labels, label_lists, read_texts
+
+TEXTS = [f"text {number}" for number in range(40)]
+LISTS = [["b", "a"] if number % 2 else ["c"] for number in range(40)]
+MATRIX = np.array([[1, 1, 0] if number % 2 else [0, 0, 1] for number in range(40)])
+
+
+def test_lists_and_matrices_make_the_same_corpus():
+    of_lists = corpus_of(TEXTS, LISTS)
+    assert of_lists.label_names == ("a", "b", "c")
+    for matrix in (MATRIX, MATRIX.astype(bool), MATRIX.astype(float), csc_matrix(MATRIX), coo_array(MATRIX)):
+        corpus = corpus_of(TEXTS, matrix, label_names=["a", "b", "c"])
+        for (_, one), (_, other) in zip(corpus.splits(), of_lists.splits(), strict=True):
+            assert list(one.texts) == list(other.texts)
+            assert one.labels.dtype == np.int32
+            np.testing.assert_array_equal(one.labels.toarray(), other.labels.toarray())
+
+
+def test_a_tenth_is_set_aside_by_seed():
+    corpus = corpus_of(TEXTS, LISTS, seed=1)
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (36, 4, 0)
+    assert set(corpus.train.texts) | set(corpus.validation.texts) == set(TEXTS)
+    assert list(corpus_of(TEXTS, LISTS, seed=1).validation.texts) == list(corpus.validation.texts)
+    assert any(
+        list(corpus_of(TEXTS, LISTS, seed=seed).validation.texts) != list(corpus.validation.texts) for seed in range(5)
+    )
+
+
+def test_validation_that_is_given_is_taken():
+    corpus = corpus_of(TEXTS, LISTS, (["v"], [["a"]]))
+    assert (list(corpus.train.texts), list(corpus.validation.texts)) == (TEXTS, ["v"])
+    assert corpus.validation.labels.toarray().tolist() == [[1, 0, 0]]
+
+
+def test_columns_without_names_are_numbered():
+    assert corpus_of(TEXTS, MATRIX).label_names == ("0", "1", "2")
+
+
+def test_what_is_given_is_not_changed():
+    given = csr_array((np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    corpus_of(["a", "b"], given, (["v"], given[:1]))
+    assert given.data.tolist() == [1.0, 0.0, 1.0]
+    labels = [["b", "a", "a"], ["a"]]
+    corpus_of(["a", "b"], labels)
+    assert labels == [["b", "a", "a"], ["a"]]
+
+
+def test_labels_unseen_in_training_are_named_and_left_out():
+    with pytest.warns(UserWarning, match="no training document carries news, sport: left out, not scored"):
+        matrix = known_labels([["sport", "a"], ["news"], ["b"]], ["a", "b"])
+    assert matrix.toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_lists_of_a_matrix():
+    assert label_lists(csr_array(MATRIX[:2]), ["a", "b", "c"]) == [["c"], ["a", "b"]]
+    assert label_lists(csr_array((0, 3)), ["a", "b", "c"]) == []
+
+
+def test_what_is_a_matrix():
+    assert is_matrix(MATRIX)
+    assert is_matrix(csr_array(MATRIX))
+    assert not is_matrix(LISTS)
+    assert not is_matrix(np.array([["a"], ["b", "c"]], dtype=object))
+
+
+def test_texts_of_any_collection():
+    assert read_texts(("a", "b")) == ("a", "b")
+    assert read_texts(np.array(["a", "b"])) == ["a", "b"]
+    assert read_texts(word for word in ["a", "b"]) == ["a", "b"]
+    assert read_texts([]) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("a text", r"got one text; put it in a list: \[text\]"),
+        (["a", None], "text 1 is NoneType, not a string"),
+        (["a", float("nan")], "text 1 is float, not a string"),
+        ([b"a"], "text 0 is bytes, not a string"),
+    ],
+)
+def test_texts_that_are_none(texts, message):
+    with pytest.raises(TypeError, match=message):
+        read_texts(texts)
+
+
+@pytest.mark.parametrize("row", ["a", None, 3, ["a", None], [1], [["a"]], float("nan")], ids=repr)
+def test_labels_that_are_no_lists_of_names(row):
+    """Wherever they come: to train on, to validate or to score."""
+    labels = [["a"], row]
+    message = "the labels of text 1 must be a list of names, got "
+    with pytest.raises(TypeError, match=message):
+        corpus_of(["x", "y"], labels)
+    with pytest.raises(TypeError, match=message):
+        corpus_of(["x", "y"], [["a"], ["a"]], (["x", "y"], labels))
+    with pytest.raises(TypeError, match=message):
+        known_labels(labels, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "kind", "message"),
+    [
+        (MATRIX[:2], ["a", "b"], ValueError, "the label matrix has 3 columns for 2 label names"),
+        (MATRIX[:2] * 2, None, ValueError, "must hold 0 and 1 only, found 2"),
+        (np.array([[np.nan, 1], [0, 1]]), None, ValueError, "must hold 0 and 1 only, found nan"),
+        (MATRIX[:3], None, ValueError, "2 texts but 3 rows of labels"),
+        ([["a"]], None, ValueError, "2 texts but 1 rows of labels"),
+        (np.array([0, 1]), None, TypeError, "the labels of text 0 must be a list of names, got "),
+        ([["a"], ["z"]], ["a", "b"], ValueError, "labels that are not among label_names: z"),
+        (MATRIX[:2], ["a", "b", "a"], ValueError, "label_names holds a name twice: a"),
+        (MATRIX[:2], "abc", TypeError, "label_names must be a list of names, got 'abc'"),
+        (MATRIX[:2], [0, 1, 2], TypeError, r"label_names must be a list of names, got \[0, 1, 2\]"),
+    ],
+)
+def test_labels_and_names_that_do_not_fit(labels, names, kind, message):
+    with pytest.raises(kind, match=message):
+        corpus_of(["x", "y"], labels, label_names=names)

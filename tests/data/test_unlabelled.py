@@ -1,0 +1,115 @@
+"""Texts without labels: tables, plain lines, JSON lines, and pipes."""
+
+import gzip
+import json
+import os
+import threading
+
+import pytest
+
+from abalone.data.errors import DataError
+from abalone.data.unlabelled import read_texts, text_of_line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("a.csv", b'id,text\n1,one\n2,"two\nlines"\n', ["one", "two\nlines"]),
+        ("a.tsv", b"Abstract\tid\none\t1\n", ["one"]),
+        ("a.jsonl", b'{"text": "one", "labels": ["x"]}\n\n{"text": "two"}\n', ["one", "two"]),
+        ("a.json", b'[{"body": "one"}, {"body": "two"}]', ["one", "two"]),
+        ("a.txt", b"one\n\ntwo", ["one", "", "two"]),
+        ("a.txt", b'one\r\n{"text": "two"}\r\n', ["one", "two"]),
+        ("a.txt", b"\xef\xbb\xbfone\n", ["one"]),
+        ("a.txt.gz", gzip.compress(b"one\ntwo\n"), ["one", "two"]),
+        ("no suffix", "Größe\u2028x\n".encode(), ["Größe\u2028x"]),
+        ("a.csv", b"", []),
+        ("a.csv", b"text\n", []),
+        ("a.jsonl", b"", []),
+        ("a.txt", b"", []),
+    ],
+)
+def test_texts_of_files(name, content, texts, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    assert list(read_texts(tmp_path / name)) == texts
+
+
+def test_texts_of_a_folder(tmp_path):
+    for split, text in (("train", "one"), ("val", None), ("test", "two")):
+        row = "" if text is None else json.dumps({"text": text})
+        (tmp_path / f"{split}.jsonl").write_text(row)
+    assert list(read_texts(tmp_path)) == ["one", "two"]
+
+
+def test_texts_come_as_they_are_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": 2}\n')
+    texts = read_texts(tmp_path / "a.jsonl")
+    assert next(texts) == "one"
+    with pytest.raises(DataError, match=r"a\.jsonl:2: the text in column 'text' is no string but int: 2"):
+        next(texts)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes")
+def test_texts_of_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("one\ntwo\n",))
+    writer.start()
+    assert list(read_texts(pipe)) == ["one", "two"]
+    writer.join()
+
+
+def test_columns_that_are_named(tmp_path):
+    (tmp_path / "a.csv").write_text("head,main\nh,m\n")
+    assert list(read_texts(tmp_path / "a.csv", ["head", "main"])) == ["h\nm"]
+    (tmp_path / "a.txt").write_text('{"head": "h", "main": "m"}\nplain\n')
+    assert list(read_texts(tmp_path / "a.txt", ["head", "main"])) == ["h\nm", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        (
+            "a.csv",
+            b"id,words\n1,x\n",
+            None,
+            r"a\.csv: no column for the text \(looked for text, .*\n  Columns: id, words",
+        ),
+        ("a.csv", b"id,words\n1,x\n", ["wrods"], r"a\.csv: no column 'wrods' .*\n.*Nearest: 'words'"),
+        ("a.csv", b"text,id\nx\n", None, r"a\.csv:2: 1 columns where the header has 2"),
+        ("a.csv", b"text\n \n", None, r"a\.csv:2: no text in column 'text'"),
+        ("a.jsonl", b'{"text": "x"}\nx\n', None, r"a\.jsonl:2: not JSON"),
+        ("a.txt", b"x\n\xe9t\xe9\n", None, r"a\.txt:2: byte 0xe9 at position 1 of the row is not UTF-8"),
+        ("a.txt", b'{"text": "\\udc00"}\n', None, r"a\.txt:1: the text has half a surrogate pair at position 1"),
+        ("a.txt", b'x\n{"text": "x"}\n', ["body"], r"a\.txt:2: no text in column 'body'"),
+        ("a.txt.gz", b"not compressed", None, r"a\.txt\.gz: cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(name, content, columns, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_texts(tmp_path / name, columns))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.csv: there is no such file"):
+        list(read_texts(tmp_path / "nowhere.csv"))
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("plain words", "plain words"),
+        ('{"text": "inside", "id": 1}', "inside"),
+        ('{"text": ""}', ""),
+        ('{"title": "no text"}', '{"title": "no text"}'),
+        ('{"text": ["a list"]}', '{"text": ["a list"]}'),
+        ("{braces} in LaTeX", "{braces} in LaTeX"),
+        ('["text"]', '["text"]'),
+        ('{"n": ' + "9" * 5000 + "}", '{"n": ' + "9" * 5000 + "}"),  # more digits than Python reads
+        ('{"a":' * 100_000, '{"a":' * 100_000),  # deeper than Python reads
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
+    assert text_of_line(line) == text

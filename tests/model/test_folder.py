@@ -1,0 +1,157 @@
+"""The model folder: what it gives back, what it refuses, and that an old one is never lost."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+import tiny
+from abalone import AbaloneClassifier, __version__
+from abalone.model.folder import load, refuse_foreign, save, whole_folder
+
+NAMES = ["Größe", "b/c", "[d]", "e", "f"]
+TEXTS, LABELS = tiny.corpus(120)
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    encoder = tiny.save_encoder(folder / "encoder")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf")
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        classifier = AbaloneClassifier(
+            encoder=encoder, pooling="mean", max_length=20, epochs=0, lexical=True, neighbours=True, device="cpu"
+        )
+        classifier.fit(TEXTS, LABELS, label_names=NAMES)
+    shutil.rmtree(encoder)  # the model folder needs nothing but itself
+    return classifier.predictor_
+
+
+@pytest.fixture
+def folder(predictor, tmp_path):
+    save(predictor, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_it_is_all_there(predictor, folder):
+    again = load(folder)
+    np.testing.assert_array_equal(again.probabilities(TEXTS), predictor.probabilities(TEXTS))
+    assert again.label_names == tuple(NAMES)
+    assert again.config == predictor.config
+    assert json.dumps(again.story) == json.dumps(predictor.story)
+    about = json.loads((folder / "abalone.json").read_text(encoding="utf-8"))
+    assert about["version"] == __version__
+    assert "Größe" in (folder / "abalone.json").read_text(encoding="utf-8")  # for people to read
+
+
+def test_it_may_be_moved(predictor, folder, tmp_path):
+    shutil.move(folder, tmp_path / "elsewhere")
+    np.testing.assert_array_equal(load(tmp_path / "elsewhere").probabilities(TEXTS), predictor.probabilities(TEXTS))
+
+
+def test_saved_again_it_is_the_same_to_the_byte(folder, tmp_path):
+    save(load(folder), tmp_path / "again")
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*") if path.is_file()}
+    for file in files:
+        assert (folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
+
+
+def test_settings_may_be_replaced(predictor, folder):
+    shorter = load(folder, max_length=4)
+    assert shorter.config == predictor.config.replace(max_length=4)
+    assert not np.array_equal(shorter.embed(TEXTS), predictor.embed(TEXTS))
+    assert not np.array_equal(load(folder, pooling="cls").embed(TEXTS), predictor.embed(TEXTS))
+    with pytest.raises(ValueError, match="no setting is called 'devise'; did you mean 'device'"):
+        load(folder, devise="cpu")
+    with pytest.raises(ValueError, match="max_length must be at least 3, got 1"):
+        load(folder, max_length=1)
+
+
+def test_labels_may_be_a_matrix(predictor, folder, tmp_path):
+    assert load(folder).answers_in_names
+    predictor.answers_in_names = False
+    try:
+        save(predictor, tmp_path / "matrix")
+    finally:
+        predictor.answers_in_names = True
+    assert not load(tmp_path / "matrix").answers_in_names
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"label_names": ', "\0" * 20])
+def test_a_damaged_description_is_named(damage, folder):
+    (folder / "abalone.json").write_text(damage)
+    with pytest.raises(ValueError, match=rf"{folder / 'abalone.json'} is damaged"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["abalone.json", "head.safetensors", "model.safetensors", "tokenizer.json"])
+def test_a_file_that_is_missing_is_no_half_model(name, folder):
+    (folder / name).unlink()
+    with pytest.raises((FileNotFoundError, ValueError), match=name.split(".")[0]):
+        load(folder)
+
+
+def test_what_is_no_model_folder(tmp_path):
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match=rf"{place} is no model folder: it has no abalone.json"):
+            load(place)
+
+
+def test_what_may_be_written_over(folder, tmp_path):
+    refuse_foreign(folder)
+    refuse_foreign(tmp_path / "new")
+    (tmp_path / "empty").mkdir()
+    refuse_foreign(tmp_path / "empty")
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path, tmp_path / "file"):
+        with pytest.raises(FileExistsError, match=f"{place} exists and is no model folder"):
+            refuse_foreign(place)
+
+
+def content(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_error_while_writing_leaves_the_old_one(folder, tmp_path):
+    before = content(folder)
+
+    def fail():
+        with whole_folder(folder) as place:
+            (place / "abalone.json").write_text("half of it")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fail()
+    assert content(folder) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_error_while_taking_its_place_leaves_the_old_one(folder, tmp_path, monkeypatch):
+    before = content(folder)
+    rename = type(folder).rename
+
+    def refused(self, target):
+        if self.suffix == ".partial":
+            raise PermissionError(13, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(type(folder), "rename", refused)
+
+    def fail():
+        with whole_folder(folder) as place:
+            (place / "abalone.json").write_text("the new one")
+
+    with pytest.raises(PermissionError):
+        fail()
+    assert content(folder) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_folders_above_it_are_made_and_nothing_is_left_beside_it(predictor, tmp_path):
+    save(predictor, tmp_path / "a" / "b" / "model")
+    save(predictor, tmp_path / "a" / "b" / "model")
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["model"]

@@ -1,0 +1,144 @@
+"""Training state on disk: whole or not at all, and nothing forgotten."""
+
+import resource
+
+import pytest
+import torch
+from torch import nn
+
+from abalone.model.queue import MemoryQueue
+from abalone.training.checkpoint import load_tensors, restore_training_state, save_tensors, training_state
+
+
+class Toy(nn.Module):
+    """Something with weights, dropout, a queue and a part that is not trained."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.dropout = nn.Dropout(0.5)
+        self.queue = MemoryQueue(size=6, dim=width, num_labels=2)
+        self.frozen = nn.Linear(width, width).requires_grad_(False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.frozen(self.dropout(self.layer(inputs)))
+
+
+def make(seed: int) -> tuple[Toy, torch.optim.AdamW]:
+    torch.manual_seed(seed)
+    model = Toy()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return model, torch.optim.AdamW(trained, lr=0.1)
+
+
+def step(model: Toy, optimiser: torch.optim.Optimizer) -> None:
+    inputs = torch.randn(4, 4)
+    loss = model(inputs).square().mean()
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad()
+    model.queue.enqueue(model.layer(inputs), torch.ones(4, 2))
+
+
+def test_tensors_and_notes_come_back(tmp_path):
+    tensors = {
+        "half": torch.tensor([0.1, 1e-3], dtype=torch.bfloat16),
+        "switch": torch.tensor([[True, False]]),
+        "count": torch.tensor(7),
+        "none": torch.empty(0, 3),
+        "strided": torch.arange(6.0).reshape(2, 3).T,
+        "trained": nn.Parameter(torch.ones(2)),
+    }
+    notes = {"epoch": 3, "best": {"loss": 0.1}, "history": [{"seconds": 0.1 + 0.2}]}
+    path = tmp_path / "run" / "state.safetensors"
+    save_tensors(path, tensors, notes)
+    found, found_notes = load_tensors(path)
+    assert found_notes == notes
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor), name
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("saved_after", [0, 1, 3])
+def test_the_next_step_is_the_one_that_would_have_come(saved_after, tmp_path):
+    model, optimiser = make(seed=0)
+    for _ in range(saved_after):
+        step(model, optimiser)
+    save_tensors(tmp_path / "state", training_state(model, optimiser), {})
+    for _ in range(3):
+        step(model, optimiser)
+
+    other, other_optimiser = make(seed=1)
+    torch.rand(5)
+    restore_training_state(other, other_optimiser, load_tensors(tmp_path / "state")[0])
+    if saved_after:  # there are no moments before the first step
+        moments = other_optimiser.state[other.layer.weight]
+        assert moments["step"] == saved_after
+        assert moments["exp_avg"].abs().sum() > 0
+    assert len(other.queue) == min(4 * saved_after, 6)
+    for _ in range(3):
+        step(other, other_optimiser)
+    for name, value in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value), name
+    for key, value in optimiser.state[model.layer.weight].items():
+        assert torch.equal(other_optimiser.state[other.layer.weight][key], value), key
+
+
+def test_the_state_names_everything():
+    model, optimiser = make(seed=0)
+    step(model, optimiser)
+    state = training_state(model, optimiser)
+    assert {
+        "model.layer.weight",
+        "model.frozen.weight",
+        "model.queue.embeddings",
+        "model.queue.pointer",
+    } <= state.keys()
+    assert {
+        "optimiser.exp_avg.layer.weight",
+        "optimiser.exp_avg_sq.layer.bias",
+        "optimiser.step.layer.bias",
+    } <= state.keys()
+    assert "optimiser.exp_avg.frozen.weight" not in state
+    torch.testing.assert_close(state["random.cpu"], torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: b"\0" * len(content),
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1],
+        lambda content: b"PK\3\4" + content,
+        lambda content: content.replace(b'{\\"epoch', b'[\\"epoch'),
+    ],
+    ids=["empty", "zeros", "half", "a byte less", "something else", "notes"],
+)
+def test_a_damaged_file_is_named(damage, tmp_path):
+    path = tmp_path / "resume.safetensors"
+    save_tensors(path, {"weight": torch.randn(10)}, {"epoch": 1})
+    content = path.read_bytes()
+    assert damage(content) != content
+    path.write_bytes(damage(content))
+    with pytest.raises(ValueError, match=rf"the checkpoint {path} is damaged .*; remove it to start again"):
+        load_tensors(path)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
+    """A limit on file size fails in the middle of writing, as a full disk does."""
+    path = tmp_path / "resume.safetensors"
+    save_tensors(path, {"weight": torch.ones(10)}, {"step": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_tensors(path, {"weight": torch.zeros(10_000)}, {"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    tensors, notes = load_tensors(path)
+    assert notes == {"step": 1}
+    assert torch.equal(tensors["weight"], torch.ones(10))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
