@@ -66,7 +66,7 @@ class Config:
     seed: int = 0
     device: str = "auto"
     precision: Precision = "auto"  # bf16 where the hardware has it
-    checkpoint_seconds: float = 300  # at most this much work is lost
+    checkpoint_seconds: float = 300.0  # at most this much work is lost
     tensorboard: str | None = None  # a folder to write TensorBoard logs to
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Config:
 
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not YAML: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")

@@ -97,14 +97,13 @@ def test_tables_for_people(model, data):
     assert "The labels it knows least" in result.stdout
     assert re.search(r"\[a\] topic( +\d+){3}( +\d+\.\d){3}", result.stdout)
     assert "…" not in result.stdout  # a name that is cut short cannot be looked up
-    assert "note: " in result.stderr  # some documents have no label
 
 
 def test_unknown_splits_are_refused_before_reading(model, tmp_path):
     result = run(model, tmp_path / "nowhere.jsonl", "--split", "tset")
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: no split is called 'tset'; there are train, validation, test\n",
+        "error: no split is called 'tset'; there are train, validation, test, and all\n",
     )
 
 
@@ -116,11 +115,34 @@ def test_an_empty_split_is_refused(model, tmp_path):
     assert run(model, tmp_path / "papers.jsonl", "--split", "validation").exit_code == 0
 
 
-def test_splits_that_were_made_are_told(model, tmp_path):
-    write(tmp_path / "papers.jsonl", TEXTS, lists(LABELS), [None] * 200)
-    result = run(model, tmp_path / "papers.jsonl")
-    assert result.exit_code == 0
+def test_a_file_without_splits_is_scored_as_a_whole(model, tmp_path, classifier):
+    write(tmp_path / "new.jsonl", TEXTS[150:], lists(LABELS[150:]), [None] * 50)
+    scores = scores_of(run(model, tmp_path / "new.jsonl", "--json"))
+    assert scores.pop("labels")
+    assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
+
+
+def test_the_file_it_was_trained_on_is_split_as_it_was_then(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    encoder = tiny.save_encoder(tmp_path / "encoder")
+    file, folder = tmp_path / "papers.jsonl", tmp_path / "model"
+    write(file, TEXTS, lists(LABELS), [None] * 200)
+    words = ["train", file, "-o", folder, "--encoder", encoder, "--epochs", 0, "--max-length", 20, "--device", "cpu"]
+    trained = CliRunner().invoke(app, [str(word) for word in words])
+    assert trained.exit_code == 0, trained.stderr
+    result = run(folder, file)
     assert "note: No split was given: one was made by iterative stratification, 80/10/10." in result.stderr
+    assert re.search(r"papers, (1|2)\d documents", result.stdout)  # the tenth that was held out
+    assert "papers, 200 documents" in run(folder, file, "--split", "all").stdout
+
+
+def test_a_label_that_only_the_model_was_trained_on_counts(model, tmp_path, classifier):
+    """Documents of a split whose own training part lacks a label that the model knows."""
+    without = [[name for name in carried if name != "b"] for carried in lists(LABELS[:120])]
+    write(tmp_path / "papers.jsonl", TEXTS, without + lists(LABELS[120:]), SPLITS)
+    scores = scores_of(run(model, tmp_path / "papers.jsonl", "--json"))
+    assert scores.pop("labels")
+    assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
 
 
 @pytest.mark.filterwarnings("always")

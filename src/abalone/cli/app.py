@@ -116,7 +116,7 @@ def _in_options(message: str, command: Any) -> str:
     for parameter in command.params if command else ():
         name, option = parameter.name, parameter.opts[0]
         if option.startswith("--"):
-            message = re.sub(rf"\b{name}=(?=['\"\[])", f"{option} ", message)
+            message = re.sub(rf"\b{name}=(?=['\"\[\d])", f"{option} ", message)
             message = re.sub(rf"\b{name}=(True\b)?", option, message)
     return message
 

@@ -1,7 +1,8 @@
 """How every command is told its data: the same argument and options, read by the same function."""
 
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,13 +50,26 @@ def read_corpus(
     return load_corpus(
         data,
         path=path,
-        text_column=_one_or_several(text_column),
-        label_column=_one_or_several(label_column),
+        text_column=one_or_several(text_column),
+        label_column=one_or_several(label_column),
         split_column=split_column,
         label_separator=label_separator,
         skip_bad_rows=skip_bad_rows,
     )
 
 
-def _one_or_several(columns: list[str] | None) -> str | list[str] | None:
+def one_or_several(columns: list[str] | None) -> str | list[str] | None:
+    """What the library takes for a repeatable option: one name means another thing than a list of one."""
     return columns[0] if columns and len(columns) == 1 else columns or None
+
+
+def read_and_tell(data: str, **options: Any) -> "Corpus":
+    """`read_corpus`, with what a person should know of the corpus told once on stderr."""
+    with warnings.catch_warnings(record=True) as given:
+        corpus = read_corpus(data, **options)
+    for warning in given:
+        if str(warning.message) not in corpus.notes:
+            warnings.warn(warning.message, stacklevel=2)
+    for note in corpus.notes:
+        typer.echo(f"note: {note}", err=True)
+    return corpus

@@ -1,9 +1,10 @@
 """`abalone evaluate`: how good a model is on documents whose labels are known."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,8 +17,9 @@ from abalone.cli.corpus import (
     SkipBadRows,
     SplitColumn,
     TextColumn,
+    one_or_several,
+    read_and_tell,
 )
-from abalone.cli.train import read_and_tell
 
 SHOWN = 10  # labels at the bad end of the per-label table
 
@@ -26,7 +28,10 @@ SHOWN = 10  # labels at the bad end of the per-label table
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder.")],
     data: Data,
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option(help="train, validation, test or all; by default test, or all of a file that brings no splits."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     path: DataPath = None,
@@ -40,29 +45,61 @@ def evaluate(
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS, Split
-    from abalone.data.memory import known_labels, label_lists
+    from abalone.data.memory import known_labels
 
-    if split not in SPLITS:
-        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}")
-    corpus = read_and_tell(
-        data,
-        path=path,
-        text_column=text_column,
-        label_column=label_column,
-        split_column=split_column,
-        label_separator=label_separator,
-        skip_bad_rows=skip_bad_rows,
-    )
-    part = dict(corpus.splits())[split]
-    if len(part) == 0:
-        raise ValueError(f"the {split} split of {corpus.name} is empty; choose another with --split")
+    if split not in {None, "all", *SPLITS}:
+        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
+    options: dict[str, Any] = {
+        "text_column": text_column,
+        "label_column": label_column,
+        "split_column": split_column,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
     classifier = AbaloneClassifier.from_pretrained(model, device=device)
-    labels = known_labels(label_lists(part.labels, corpus.label_names), classifier.label_names)
-    scores, by_label = classifier.evaluate_split(Split(part.texts, labels))
+    trained_on = classifier.predictor_.story.get("provenance", {})
+    name, split, texts, labels = to_score(data, split, trained_on.get("sha256"), path=path, **options)
+    if not texts:
+        raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
+    scores, by_label = classifier.evaluate_split(Split(texts, known_labels(labels, classifier.label_names)))
     if as_json:
         typer.echo(
             json.dumps({**scores, "labels": [asdict(label) for label in by_label]}, indent=2, ensure_ascii=False)
         )
         return
-    scores_table({split: scores}, title=f"{corpus.name}, {len(part):,} documents")
+    scores_table({split: scores}, title=f"{name}, {len(texts):,} documents")
     labels_table(sorted(by_label, key=lambda label: label.f1)[:SHOWN], title="The labels it knows least")
+
+
+def to_score(
+    data: str, split: str | None, trained_on: object, *, path: Path | None, **options: Any
+) -> tuple[str, str, Sequence[str], list[list[str]]]:
+    """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
+
+    Not from a `Corpus` where that can be helped: it has no column for a label that its own training split lacks, and
+    the model may know that label well.
+    """
+    from abalone.data.benchmarks import BENCHMARKS
+    from abalone.data.load import read_source
+    from abalone.data.memory import label_lists
+
+    if data not in BENCHMARKS:
+        options_of_source = {**options, "text_column": one_or_several(options["text_column"])}
+        options_of_source["label_column"] = one_or_several(options["label_column"])
+        read = read_source(data, **options_of_source)
+        documents, brought = read.documents, any(read.documents.splits)
+        # A file without splits that the model was trained on was split then, and is split the same way again.
+        if not brought and split is None and read.provenance.get("sha256") != trained_on:
+            split = "all"
+        if brought or split == "all":
+            wanted = split or "test"
+            rows = [row for row, given in enumerate(documents.splits) if wanted in ("all", given)]
+            labels = [list(dict.fromkeys(documents.labels[row])) for row in rows]
+            for note in documents.notes:
+                typer.echo(f"note: {note}", err=True)
+            return read.name, wanted, [documents.texts[row] for row in rows], labels
+    corpus = read_and_tell(data, path=path, **options)
+    parts = dict(corpus.splits())
+    chosen = list(parts.values()) if split == "all" else [parts[split or "test"]]
+    labels = [row for part in chosen for row in label_lists(part.labels, corpus.label_names)]
+    return corpus.name, split or "test", [text for part in chosen for text in part.texts], labels

@@ -2,7 +2,6 @@
 
 import inspect
 import shutil
-import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +17,7 @@ from abalone.cli.corpus import (
     SkipBadRows,
     SplitColumn,
     TextColumn,
-    read_corpus,
+    read_and_tell,
 )
 from abalone.config import Config
 
@@ -84,18 +83,6 @@ def _panel(kind: object) -> str:
 
 train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[attr-defined]
 app.command()(train)
-
-
-def read_and_tell(data: str, **options: Any) -> "Corpus":
-    """`read_corpus`, with what a person should know of the corpus told once on stderr."""
-    with warnings.catch_warnings(record=True) as given:
-        corpus = read_corpus(data, **options)
-    for warning in given:
-        if str(warning.message) not in corpus.notes:
-            warnings.warn(warning.message, stacklevel=2)
-    for note in corpus.notes:
-        typer.echo(f"note: {note}", err=True)
-    return corpus
 
 
 def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool) -> None:

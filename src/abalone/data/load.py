@@ -2,7 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from abalone.data.badrows import BadRows
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.columns import choose_columns
 from abalone.data.corpus import Corpus
-from abalone.data.documents import read_documents
+from abalone.data.documents import Documents, read_documents
 from abalone.data.errors import DataError
 from abalone.data.sources import Source, open_dataset, open_path
 
@@ -73,6 +74,40 @@ def load_corpus(
     if path is not None:
         raise DataError(f"path= goes with the name of a benchmark ({', '.join(BENCHMARKS)}), not with {source!r}")
 
+    read = read_source(
+        source,
+        text_column=text_column,
+        label_column=label_column,
+        split_column=split_column,
+        label_separator=label_separator,
+        skip_bad_rows=skip_bad_rows,
+    )
+    corpus = assemble(read.documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
+    if corpus.unseen_labels:
+        warnings.warn(unseen_message(corpus.unseen_labels), stacklevel=2)
+    return corpus
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The documents of a user's own data as they stand there, before splits and label columns are made of them."""
+
+    name: str
+    documents: Documents
+    origin: str  # of the splits that the data brings
+    provenance: Mapping[str, object]
+
+
+def read_source(
+    source: "str | Path | Dataset | DatasetDict",
+    *,
+    text_column: str | Sequence[str] | None = None,
+    label_column: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+    label_separator: str | None = None,
+    skip_bad_rows: bool | str | Path = False,
+) -> Reading:
+    """Read a user's own data; the arguments are those of `load_corpus`."""
     opened = _open(source)
     columns = choose_columns(
         opened.tables[0], text_column=text_column, label_column=label_column, split_column=split_column
@@ -85,22 +120,18 @@ def load_corpus(
         raise DataError("no documents", path=opened.tables[0].name, hint=left_out)
     if left_out:
         documents.notes.append(left_out)
-        warnings.warn(left_out, stacklevel=2)
-    corpus = assemble(
+        warnings.warn(left_out, stacklevel=3)
+    return Reading(
+        opened.name,
         documents,
-        name=opened.name,
-        origin=f"column {columns.split!r}" if columns.split else "files",
-        seed=seed,
-        provenance={
+        f"column {columns.split!r}" if columns.split else "files",
+        {
             **opened.provenance,
             "columns": {"text": list(columns.text), "labels": list(columns.labels), "split": columns.split},
             "label_separator": documents.separator,
             "bad_rows": bad_rows.count,
         },
     )
-    if corpus.unseen_labels:
-        warnings.warn(unseen_message(corpus.unseen_labels), stacklevel=2)
-    return corpus
 
 
 def _open(source: "str | Path | Dataset | DatasetDict") -> Source:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -116,7 +117,7 @@ def load_encoder(
                     setattr(config, setting, dropout)
             model = AutoModel.from_pretrained(place, config=config, use_safetensors=True, trust_remote_code=False)
             tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise ValueError(
                 f"cannot load the encoder {name!r}: {str(error).strip().splitlines()[0]}\n"
                 "  Give a folder with a model in safetensors form, a name the model hub knows, "

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
 
 from abalone import __version__
 from abalone.config import Config
@@ -54,19 +54,28 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     if not (folder / ABOUT).is_file():
         raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except ValueError as error:
+        return _read(folder, settings)
+    except json.JSONDecodeError as error:
         raise ValueError(f"{folder / ABOUT} is damaged: {error}") from None
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"the model folder {folder} is damaged: {type(error).__name__}: {error}") from None
+
+
+def _read(folder: Path, settings: dict[str, Any]) -> Predictor:
+    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     config = Config.from_dict(about["config"]).replace(**settings)
-    encoder, _ = load_encoder(str(folder), config.pooling, config.dropout)
+    encoder, tokenizer = load_encoder(str(folder), config.pooling, config.dropout)
     tensors = load_file(folder / HEAD)
+    head = LinearHead(tensors["weight"], tensors["bias"])
+    if head.num_labels != len(about["label_names"]):
+        raise ValueError(f"the model folder {folder} names {len(about['label_names'])} labels for {head.num_labels}")
     neighbours = folder / NEIGHBOURS
     return Predictor(
         config,
         tuple(about["label_names"]),
         encoder.eval(),
-        AutoTokenizer.from_pretrained(folder),
-        LinearHead(tensors["weight"], tensors["bias"]),
+        tokenizer,
+        head,
         Decision.from_dict(about["decision"]),
         LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
         NearestNeighbours.from_state(load_file(neighbours), device=config.device) if neighbours.is_file() else None,

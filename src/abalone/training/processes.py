@@ -29,6 +29,7 @@ def make_accelerator(
     # Accelerate keeps device and precision for the life of the process; a library is called more than once.
     if PartialState._shared_state and PartialState().num_processes == 1:
         AcceleratorState._reset_state(reset_partial_state=True)
+    before = os.environ.get("ACCELERATE_TORCH_DEVICE")
     os.environ["ACCELERATE_TORCH_DEVICE"] = str(chosen)
     try:
         accelerator = Accelerator(
@@ -39,6 +40,8 @@ def make_accelerator(
         )
     finally:
         del os.environ["ACCELERATE_TORCH_DEVICE"]
+        if before is not None:
+            os.environ["ACCELERATE_TORCH_DEVICE"] = before
     if accelerator.num_processes > 1:
         raise ValueError(f"training runs in one process for now, and was launched in {accelerator.num_processes}")
     if tracker_folder is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from abalone.config import Config
+from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.model.feed import Feed
 from abalone.training.engine import Plan
@@ -90,7 +91,8 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     for stage in STAGES:
         shutil.rmtree(folder / stage, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(identity), encoding="utf-8")
+    with written_whole(file) as stream:
+        stream.write(json.dumps(identity).encode())
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
