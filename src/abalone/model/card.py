@@ -25,7 +25,7 @@ def model_card(predictor: "Predictor") -> str:
         "pipeline_tag: text-classification",
         "tags: [multi-label, long-tail, contrastive-learning]",
         "---",
-        f"# {story.get('corpus', 'A')} classifier",
+        f"# A classifier for {story['corpus']}",
         "",
         f"Gives a text some of {len(predictor.label_names)} labels, with an eye to the rare ones. Made with ABALONE: "
         f"`{config.encoder}`, objective `{config.objective}`.",
@@ -53,8 +53,9 @@ def model_card(predictor: "Predictor") -> str:
         "",
         "## Limits",
         "",
-        "Probabilities and thresholds were fitted on validation documents like the training ones; on other texts they "
-        "need fitting again. A label with few training documents is uncertain, whatever its threshold says.",
+        "Mixing, probabilities and thresholds were fitted on the validation documents, so scores there flatter a "
+        "little; on texts unlike these they need fitting again. A label with few training documents is uncertain, "
+        "whatever its threshold says.",
         "",
         "## Reference",
         "",
