@@ -22,7 +22,7 @@ def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     for scores in rows.values():
         assert f"{100 * scores['macro_f1']:.1f}" in printed
     assert "Pre-training loss by epoch" in printed
-    assert printed.count("carries:") == printed.count("given:") == 3
+    assert printed.count("    carries:") == printed.count("    given:") == 3
     corpus = demo_corpus()
     again = AbaloneClassifier.from_pretrained(tmp_path / "model").evaluate_split(corpus.test)[0]
     assert again["macro_f1"] == pytest.approx(rows["ABALONE"]["macro_f1"])
