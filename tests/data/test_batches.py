@@ -4,30 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abalone.data.batches import pad, shuffled_batches, token_budget_batches
+from abalone.data.batches import shuffled_batches, token_budget_batches
 
 LENGTHS = st.lists(st.integers(0, 400), max_size=200).map(lambda lengths: np.array(lengths, dtype=np.int64))
-
-
-def test_pad_to_the_longest() -> None:
-    documents = [np.array([7, 8], np.uint16), np.array([9, 10, 11]), np.array([], np.int64)]
-    input_ids, mask = pad(documents, pad_id=1)
-    assert input_ids.dtype == mask.dtype == torch.int64
-    assert input_ids.tolist() == [[7, 8, 1], [9, 10, 11], [1, 1, 1]]
-    assert mask.tolist() == [[1, 1, 0], [1, 1, 1], [0, 0, 0]]
-
-
-def test_pad_nothing() -> None:
-    input_ids, mask = pad([], pad_id=0)
-    assert input_ids.shape == mask.shape == (0, 0)
-
-
-@given(st.lists(st.lists(st.integers(1, 1000), max_size=20), min_size=1, max_size=20))
-def test_padding_is_undone_by_the_mask(documents: list[list[int]]) -> None:
-    input_ids, mask = pad([np.array(document, dtype=np.int64) for document in documents], pad_id=0)
-    assert input_ids.shape == (len(documents), max(map(len, documents)))
-    assert [row[keep.bool()].tolist() for row, keep in zip(input_ids, mask, strict=True)] == documents
-    assert not input_ids[mask == 0].any()
 
 
 @given(LENGTHS, st.integers(1, 1000))

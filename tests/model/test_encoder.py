@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import abalone.model.offline
 import tiny
 from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
 from abalone.model.offline import packaged_encoder
+from abalone.model.packed import Packed
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -17,36 +19,44 @@ def loaded(tmp_path_factory):
     return load_encoder(tiny.save_encoder(tmp_path_factory.mktemp("encoder"), layers=3))
 
 
+def pack(*documents, longest=None, owner=None):
+    lengths = [len(document) for document in documents]
+    return Packed(
+        torch.tensor([number for document in documents for number in document]),
+        torch.tensor([0, *lengths]).cumsum(0).int(),
+        longest or max(lengths),
+        len(documents) if owner is None else owner[-1] + 1,
+        None if owner is None else torch.tensor(owner),
+    )
+
+
 @pytest.fixture
-def inputs(loaded):
+def batch(loaded):
     _, tokenizer = loaded
-    return dict(tokenizer(["w1 w2 w3", "w4"], padding=True, return_tensors="pt"))
+    return pack(*tokenizer(["w1 w2 w3", "w4"])["input_ids"])
 
 
-def states_of(encoder, inputs):
-    return encoder.model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+def states_of(encoder, batch):
+    given = {"input_ids": batch.pad(batch.tokens), "attention_mask": batch.mask.long()}
+    return encoder.model(**given).last_hidden_state
 
 
-def given(inputs):
-    return {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
-
-
-def test_cls_pooling_is_the_first_token(loaded, inputs):
+def test_cls_pooling_is_the_first_token(loaded, batch):
     encoder = loaded[0].eval()
-    assert torch.equal(encoder(**given(inputs)), states_of(encoder, inputs)[:, 0])
+    torch.testing.assert_close(encoder(batch), states_of(encoder, batch)[:, 0])
 
 
-def test_mean_pooling_leaves_padding_out(loaded, inputs):
+def test_mean_pooling_leaves_padding_out(loaded, batch):
     encoder = TextEncoder(loaded[0].model, "mean").eval()
-    states = states_of(encoder, inputs)
+    states = states_of(encoder, batch)
     expected = torch.stack([states[0, :5].mean(0), states[1, :3].mean(0)])
-    torch.testing.assert_close(encoder(**given(inputs)), expected)
+    torch.testing.assert_close(encoder(batch), expected)
 
 
-def test_pieces_of_a_document_are_averaged(loaded, inputs):
+def test_pieces_of_a_document_are_averaged(loaded, batch):
     encoder = loaded[0].eval()
-    rows = encoder(**given(inputs))
-    together = encoder(**given(inputs), owner=torch.tensor([0, 0]))
+    rows = encoder(batch)
+    together = encoder(replace(batch, owner=torch.tensor([0, 0]), documents=1))
     torch.testing.assert_close(together, rows.mean(0, keepdim=True))
 
 
@@ -68,15 +78,13 @@ def test_dropout_is_set_everywhere(tmp_path):
 def test_split_layers_compute_the_same(config, pooling):
     torch.manual_seed(0)
     encoder = TextEncoder(AutoModel.from_config(config), pooling).eval()
-    ids = torch.randint(5, 50, (2, 7))
-    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    batch = pack(*torch.randint(5, 50, (2, 7)).tolist(), torch.randint(5, 50, (4,)).tolist())
     lower, upper = split_layers(encoder, 2)
-    states = lower.token_states(mask, input_ids=ids)
-    expected = encoder(mask, input_ids=ids)
-    torch.testing.assert_close(upper(mask, inputs_embeds=states), expected)
+    expected = encoder(batch)
+    torch.testing.assert_close(upper(replace(batch, tokens=lower.token_states(batch))), expected)
     assert not any(p.requires_grad for p in lower.parameters())
     whole = join_layers(lower, upper).eval()
-    torch.testing.assert_close(whole(mask, input_ids=ids), expected)
+    torch.testing.assert_close(whole(batch), expected)
     assert all(p.requires_grad for p in whole.parameters())
     assert whole.state_dict().keys() == encoder.state_dict().keys()
 

@@ -1,23 +1,6 @@
-"""Which documents go together, and how they become one rectangle of ids."""
-
-from collections.abc import Sequence
+"""Which documents go together."""
 
 import numpy as np
-import torch
-
-
-def pad(documents: Sequence[np.ndarray], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Documents as one rectangle, as wide as the longest of them.
-
-    Returns:
-        `input_ids` and `attention_mask` (1 on a document's own tokens), both int64, [documents, longest].
-    """
-    lengths = np.array([len(document) for document in documents], dtype=np.int64)
-    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [documents, longest]
-    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
-    if documents:
-        input_ids[mask] = np.concatenate(documents)  # a mask is filled row by row, so in order
-    return torch.from_numpy(input_ids), torch.from_numpy(mask.astype(np.int64))
 
 
 def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from abalone.config import Pooling
+from abalone.model.layers import is_packable, packed_states
 from abalone.model.offline import packaged_encoder
+from abalone.model.packed import Packed
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 _OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
@@ -30,45 +32,47 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.model = model
         self.pooling = pooling
+        self.compiled = False  # whether layers over packed tokens are compiled: it takes a while, and then pays
 
     @property
     def hidden_size(self) -> int:
         """h, the width of an embedding."""
         return int(self.model.config.hidden_size)
 
-    def token_states(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """[B, T] of ids, or [B, T, h] of lower layers' states → [B, T, h]."""
-        states: Tensor = self.model(attention_mask=attention_mask, **inputs).last_hidden_state
-        return states
+    def forward(self, batch: Packed) -> Tensor:
+        """One vector a document, [documents, h]."""
+        if self.pooling == "cls" and is_packable(self.model):
+            return _average_pieces(packed_states(self.model, batch, firsts_only=True, compiled=self.compiled), batch)
+        return self.pool(self.token_states(batch), batch)
 
-    def forward(self, attention_mask: Tensor, owner: Tensor | None = None, **inputs: Tensor) -> Tensor:
-        """One vector a document, [documents, h].
+    def token_states(self, batch: Packed) -> Tensor:
+        """The state of every token, [N, h]."""
+        if is_packable(self.model):
+            return packed_states(self.model, batch, compiled=self.compiled)
+        name = "inputs_embeds" if batch.tokens.is_floating_point() else "input_ids"
+        inputs = {name: batch.pad(batch.tokens), "attention_mask": batch.mask.long()}
+        return batch.unpad(self.model(**inputs).last_hidden_state)
 
-        Args:
-            attention_mask: [B, T], 1 on tokens and 0 on padding.
-            owner: [B], which document each row is a piece of, where documents are cut in pieces.
-            inputs: `input_ids` [B, T], or `inputs_embeds` [B, T, h] after `split_layers`.
-        """
-        return self.pool(self.token_states(attention_mask, **inputs), attention_mask, owner)
-
-    def pool(self, states: Tensor, attention_mask: Tensor, owner: Tensor | None = None) -> Tensor:
-        """[B, T, h] → [documents, h]."""
+    def pool(self, states: Tensor, batch: Packed) -> Tensor:
+        """[N, h] → [documents, h]."""
         if self.pooling == "cls":
-            pooled = states[:, 0]
-        else:
-            mask = attention_mask.unsqueeze(2)  # [B, T, 1]
-            pooled = (states * mask).float().sum(1) / mask.sum(1)  # in bf16 a long document's count would round
-        if owner is None:
-            return pooled
-        documents = int(owner[-1]) + 1
-        total = pooled.new_zeros(documents, pooled.shape[1]).index_add(0, owner, pooled)
-        return total / torch.bincount(owner, minlength=documents).unsqueeze(1)
+            return _average_pieces(states.index_select(0, batch.firsts), batch)
+        total = batch.pad(states).sum(1, dtype=torch.float32)  # in bf16 a long document's sum would round
+        return _average_pieces(total / batch.lengths.unsqueeze(1), batch)
+
+
+def _average_pieces(pooled: Tensor, batch: Packed) -> Tensor:
+    """[pieces, h] → [documents, h]."""
+    if batch.owner is None:
+        return pooled
+    total = pooled.new_zeros(batch.documents, pooled.shape[1]).index_add(0, batch.owner, pooled)
+    return total / torch.bincount(batch.owner, minlength=batch.documents).unsqueeze(1)
 
 
 def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEncoder]:
     """Cut an encoder after its first `frozen` layers: the lower part never trains, so its output is computed once.
 
-    The upper part takes the lower part's token states as `inputs_embeds`. `join_layers` puts them together again.
+    The upper part takes the lower part's token states in place of ids. `join_layers` puts them together again.
     """
     layers = _layers(encoder.model)
     if not 0 < frozen < len(layers):

@@ -2,8 +2,10 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -11,20 +13,29 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from abalone.data.batches import pad, token_budget_batches
+from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
+from abalone.model.packed import Packed
 from abalone.progress import track
 
 TOKEN_BUDGET = 16_384  # tokens in a batch when encoding: fills a processor's caches, and a small GPU
+AHEAD = 8  # batches made while the device is busy with earlier ones
 
 
 @dataclass(frozen=True)
 class Batch:
     """What goes into the encoder, and the labels to learn."""
 
-    inputs: dict[str, Tensor]  # keyword arguments of `TextEncoder.forward`
+    documents: Packed
     labels: Tensor  # [B, L], bool
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device, without waiting for the copy."""
+        return Batch(self.documents.to(device), self.labels.to(device, non_blocking=True))
 
 
 class Feed(Protocol):
@@ -35,7 +46,7 @@ class Feed(Protocol):
 
     def __len__(self) -> int: ...
 
-    def inputs(self, rows: np.ndarray) -> dict[str, Tensor]:
+    def packed(self, rows: np.ndarray) -> Packed:
         """The encoder's input for some documents."""
         ...
 
@@ -46,33 +57,30 @@ class TokenFeed:
     Args:
         tokens: the ids of all documents.
         labels: 0/1, [n, L].
-        pad_id: the tokenizer's padding id.
         max_length: tokens of a piece, special tokens included.
         max_chunks: pieces of a document; 1 is truncation.
     """
 
-    def __init__(
-        self, tokens: TokenArray, labels: csr_array, pad_id: int, max_length: int, max_chunks: int = 1
-    ) -> None:
+    def __init__(self, tokens: TokenArray, labels: csr_array, max_length: int, max_chunks: int = 1) -> None:
         if len(tokens) != labels.shape[0]:
             raise ValueError(f"{len(tokens)} documents but {labels.shape[0]} rows of labels")
-        self.tokens, self.labels, self.pad_id = tokens, labels, pad_id
+        self.tokens, self.labels = tokens, labels
         self.max_length, self.max_chunks = max_length, max_chunks
-        whole = tokens.lengths(None)
-        self.lengths = np.minimum(whole, max_length * max_chunks)
+        self.lengths = np.minimum(tokens.lengths(None), max_length * max_chunks)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def inputs(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """`input_ids` and `attention_mask`, [pieces, T], and `owner` where documents have several pieces."""
+    def packed(self, rows: np.ndarray) -> Packed:
+        """The ids of some documents, each in as many pieces as it needs and may have."""
         if self.max_chunks == 1:
-            input_ids, mask = pad([self.tokens.document(int(row), self.max_length) for row in rows], self.pad_id)
-            return {"input_ids": input_ids, "attention_mask": mask}
-        pieces = [self.tokens.chunks(int(row), self.max_length, self.max_chunks) for row in rows]
-        input_ids, mask = pad([piece for document in pieces for piece in document], self.pad_id)
-        owner = torch.repeat_interleave(torch.tensor([len(document) for document in pieces]))
-        return {"input_ids": input_ids, "attention_mask": mask, "owner": owner}
+            pieces, owner = [self.tokens.document(int(row), self.max_length) for row in rows], None
+        else:
+            chunks = [self.tokens.chunks(int(row), self.max_length, self.max_chunks) for row in rows]
+            pieces = [piece for document in chunks for piece in document]
+            owner = torch.repeat_interleave(torch.tensor([len(document) for document in chunks]))
+        starts, longest = _starts(np.array([len(piece) for piece in pieces]))
+        return Packed(torch.from_numpy(np.concatenate(pieces)), starts, longest, len(rows), owner)
 
 
 class FrozenFeed:
@@ -95,20 +103,25 @@ class FrozenFeed:
         lower.to(device).eval()
         with torch.inference_mode():
             for rows, batch in encoding_batches(documents, device, "Computing the frozen layers"):
-                states = lower.token_states(**batch).half().cpu().numpy()
-                for row, document in zip(rows, states, strict=True):
-                    self.states[self.offsets[row] : self.offsets[row + 1]] = document[: self.lengths[row]]
+                states = lower.token_states(batch).half().cpu().numpy()
+                for row, document in zip(rows, np.split(states, batch.starts[1:-1].cpu().numpy()), strict=True):
+                    self.states[self.offsets[row] : self.offsets[row + 1]] = document
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def inputs(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """`inputs_embeds` [B, T, h] and `attention_mask` [B, T]."""
-        lengths = self.lengths[rows]
-        mask = np.arange(lengths.max()) < lengths[:, None]
-        states = np.zeros((*mask.shape, self.states.shape[1]), np.float32)
-        states[mask] = np.concatenate([self.states[self.offsets[row] : self.offsets[row + 1]] for row in rows])
-        return {"inputs_embeds": torch.from_numpy(states), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
+    def packed(self, rows: np.ndarray) -> Packed:
+        """The states [N, h] of some documents' tokens."""
+        states = np.concatenate([self.states[self.offsets[row] : self.offsets[row + 1]] for row in rows])
+        starts, longest = _starts(self.lengths[rows])
+        return Packed(torch.from_numpy(states.astype(np.float32)), starts, longest, len(rows))
+
+
+def _starts(lengths: np.ndarray) -> tuple[Tensor, int]:
+    """Where pieces of these lengths begin when they lie end to end, and the longest length."""
+    starts = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=starts[1:])
+    return torch.from_numpy(starts), int(lengths.max())
 
 
 def unlabelled(documents: int) -> csr_array:
@@ -116,18 +129,34 @@ def unlabelled(documents: int) -> csr_array:
     return csr_array((documents, 0), dtype=np.int32)  # type: ignore[return-value]  # the stubs think it 1-D
 
 
-def make_batch(documents: Feed, rows: np.ndarray, device: torch.device) -> Batch:
-    """Some documents with their labels, on the device."""
-    labels = torch.from_numpy(documents.labels[rows].toarray().astype(bool))
-    return Batch(_move(documents.inputs(rows), device), labels.to(device, non_blocking=True))
+def make_batch(documents: Feed, rows: np.ndarray) -> Batch:
+    """Some documents with their labels, in main memory."""
+    return Batch(documents.packed(rows), torch.from_numpy(documents.labels[rows].toarray().astype(bool)))
 
 
-def encoding_batches(
-    documents: Feed, device: torch.device, description: str
-) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
+def ready_batches(documents: Feed, batches: Iterable[np.ndarray], device: torch.device) -> Iterator[Batch]:
+    """Batches in main memory, in order; for a GPU they are made ahead of need, where it can copy them from."""
+    if device.type != "cuda":
+        yield from (make_batch(documents, rows) for rows in batches)
+        return
+    remaining = iter(batches)
+    with ThreadPoolExecutor(1) as maker:
+        made = [maker.submit(_pinned_batch, documents, rows) for rows in islice(remaining, AHEAD)]
+        while made:
+            batch = made.pop(0).result()
+            made += [maker.submit(_pinned_batch, documents, rows) for rows in islice(remaining, 1)]
+            yield batch
+
+
+def _pinned_batch(documents: Feed, rows: np.ndarray) -> Batch:
+    batch = make_batch(documents, rows)
+    return Batch(batch.documents.pinned(), batch.labels.pin_memory())
+
+
+def encoding_batches(documents: Feed, device: torch.device, description: str) -> Iterator[tuple[np.ndarray, Packed]]:
     """All documents in batches of like length, with the rows they stand in."""
     for rows in track(token_budget_batches(documents.lengths, TOKEN_BUDGET), description):
-        yield rows, _move(documents.inputs(rows), device)
+        yield rows, documents.packed(rows).to(device)
 
 
 def embed(encoder: TextEncoder, documents: Feed, device: torch.device, description: str = "Encoding") -> np.ndarray:
@@ -136,11 +165,7 @@ def embed(encoder: TextEncoder, documents: Feed, device: torch.device, descripti
     training = encoder.training
     encoder.to(device).eval()
     with torch.inference_mode():
-        for rows, inputs in encoding_batches(documents, device, description):
-            embeddings[rows] = encoder(**inputs).float().cpu().numpy()
+        for rows, batch in encoding_batches(documents, device, description):
+            embeddings[rows] = encoder(batch).float().cpu().numpy()
     encoder.train(training)
     return embeddings
-
-
-def _move(inputs: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    return {name: value.to(device, non_blocking=True) for name, value in inputs.items()}

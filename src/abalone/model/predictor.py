@@ -48,6 +48,11 @@ class Predictor:
     def _plain_tokenizer(self) -> PlainTokenizer:
         return PlainTokenizer(self.tokenizer)
 
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text, or of each of its chunks, that are read."""
+        return min(self.config.max_length, window(self.encoder, self.tokenizer))
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[n, h], float32."""
         if not len(texts):
@@ -55,8 +60,7 @@ class Predictor:
         feed = TokenFeed(
             tokenize(texts, self._plain_tokenizer, cache=None),
             unlabelled(len(texts)),
-            int(self.tokenizer.pad_token_id or 0),
-            min(self.config.max_length, window(self.encoder, self.tokenizer)),
+            self.max_length,
             self.config.max_chunks,
         )
         return embed(self.encoder, feed, choose_device(self.config.device))

@@ -1,5 +1,7 @@
 """The memory of earlier documents."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -42,6 +44,7 @@ class MemoryQueue(nn.Module):
         self.register_buffer("labels", torch.zeros(size, num_labels, dtype=torch.bool))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))  # where the next row goes
         self.register_buffer("count", torch.zeros((), dtype=torch.long))  # rows filled so far, at most `size`
+        self._was_full = False
 
     @property
     def size(self) -> int:
@@ -50,6 +53,12 @@ class MemoryQueue(nn.Module):
 
     def __len__(self) -> int:
         return int(self.count)
+
+    @property
+    def full(self) -> bool:
+        """Whether every row is filled. Once it is, it stays so, and nobody waits for the device to say it again."""
+        self._was_full = self._was_full or len(self) == self.size
+        return self._was_full
 
     @torch.no_grad()
     def enqueue(self, embeddings: Tensor, labels: Tensor) -> None:
@@ -69,6 +78,14 @@ class MemoryQueue(nn.Module):
         oldest = int(self.pointer) if filled == self.size else 0
         order = slice(oldest, filled), slice(0, oldest)
         return torch.cat([self.embeddings[part] for part in order]), torch.cat([self.labels[part] for part in order])
+
+    def references(self) -> tuple[Tensor, Tensor]:
+        """The same documents as `contents` in no particular order: when it is full, the memory as it lies."""
+        return (self.embeddings, self.labels) if self.full else self.contents()
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._was_full = False
 
     def _check(self, embeddings: Tensor, labels: Tensor) -> None:
         for name, rows, width in (

@@ -1,7 +1,7 @@
 """Training state on disk: one safetensors file, written whole or not at all, and never a pickle."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +57,27 @@ def restore_training_state(model: nn.Module, optimiser: torch.optim.Optimizer, s
     torch.set_rng_state(state["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in state:
         torch.cuda.set_rng_state(state["random.cuda"])
+
+
+class KeptStates:
+    """The best epochs' weights, in main memory until they are written together with where the run stands.
+
+    An epoch may take seconds, and the best of 80 epochs is often the latest: writing each would cost more than it.
+    What a crash loses is made again, since the run then goes on from before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._waiting: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+
+    def keep(self, names: Sequence[str], state: Mapping[str, Tensor], notes: dict[str, Any]) -> None:
+        """Keep a copy of these tensors as they are now, under each of these names."""
+        if names:
+            copies = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+            self._waiting |= dict.fromkeys(names, (copies, notes))
+
+    def write(self) -> None:
+        """Write what waits."""
+        for name, (state, notes) in self._waiting.items():
+            save_tensors(self.folder / f"{name}.safetensors", state, notes)
+        self._waiting.clear()

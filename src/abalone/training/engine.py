@@ -18,11 +18,19 @@ from torch import Tensor
 from abalone.config import Schedule
 from abalone.data.batches import shuffled_batches
 from abalone.losses.checks import NotFiniteError
-from abalone.model.feed import Feed, make_batch
-from abalone.training.checkpoint import load_tensors, restore_training_state, save_tensors, training_state
-from abalone.training.interruption import finish_step_first
+from abalone.model.feed import Feed, ready_batches
+from abalone.training.capture import own_stream
+from abalone.training.checkpoint import (
+    KeptStates,
+    load_tensors,
+    restore_training_state,
+    save_tensors,
+    training_state,
+)
+from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.progress import EpochBar
+from abalone.training.step import Step
 
 RESUME = "resume.safetensors"  # in the run's folder: all that is needed to go on
 
@@ -55,6 +63,7 @@ class Standing:
     batch: int = 0  # batches done in this epoch
     step: int = 0  # optimiser steps done
     loss_sum: float = 0.0  # over this epoch's documents
+    seconds: float = 0.0  # of this epoch
     comparable: bool = True  # whether this epoch's loss can be: against a queue that fills up it is lower
     best: dict[str, float] = field(default_factory=dict)
     best_epoch: dict[str, int] = field(default_factory=dict)
@@ -83,73 +92,148 @@ def train(
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break.
     """
-    device = accelerator.device
-    objective.to(device)
-    adamw = torch.optim.AdamW(_parameter_groups(objective, plan), fused=device.type == "cuda")
-    optimiser = accelerator.prepare_optimizer(adamw)  # unscales gradients where fp16 has scaled them
-    base_rates = [group["lr"] for group in adamw.param_groups]
-    torch.manual_seed(plan.seed)
-    standing = Standing()
+    training = _Training(objective, documents, plan, accelerator, folder, title)
     if resume and (folder / RESUME).exists():
-        tensors, notes = load_tensors(folder / RESUME)
-        restore_training_state(objective, adamw, tensors)
-        standing = Standing(**notes["standing"])
-        if accelerator.scaler is not None:
-            accelerator.scaler.load_state_dict(notes["scaler"])
-
-    batches_an_epoch = math.ceil(len(documents) / plan.batch_size)
-    steps = plan.epochs * math.ceil(batches_an_epoch / plan.accumulation)
-    saved_at = time.monotonic()
-
-    def save_standing() -> None:
-        nonlocal saved_at
-        scaler = None if accelerator.scaler is None else accelerator.scaler.state_dict()
-        notes = {"standing": asdict(standing), "scaler": scaler}
-        save_tensors(folder / RESUME, training_state(objective, adamw), notes)
-        saved_at = time.monotonic()
-
-    with finish_step_first() as interruption:
-        while standing.epoch < plan.epochs and not _out_of_patience(standing, plan):
-            batches = shuffled_batches(len(documents), plan.batch_size, seed=plan.seed, epoch=standing.epoch)
-            objective.train()
-            if standing.batch == 0:
-                standing.comparable = objective.queue is None or len(objective.queue) == objective.queue.size
-            started = time.monotonic()
-            with EpochBar(f"{title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
-                while standing.batch < len(batches):
-                    batch = make_batch(documents, batches[standing.batch], device)
-                    group = standing.batch // plan.accumulation * plan.accumulation
-                    with accelerator.autocast(), _where(standing, folder):
-                        loss = objective(batch)
-                    value = loss.item()
-                    _require_finite(value, f"the loss is {value}", standing, folder)
-                    accelerator.backward(loss / min(plan.accumulation, len(batches) - group))
-                    objective.after_batch(batch)
-                    standing.loss_sum += value * len(batch.labels)
-                    standing.batch += 1
-                    if standing.batch % plan.accumulation == 0 or standing.batch == len(batches):
-                        norm = accelerator.clip_grad_norm_(objective.parameters(), plan.clip)
-                        if accelerator.scaler is None:  # which skips such steps by itself
-                            _require_finite(float(norm), f"the gradient is {float(norm)}", standing, folder)
-                        factor = learning_rate_factor(standing.step, steps, plan)
-                        for settings, rate in zip(adamw.param_groups, base_rates, strict=True):
-                            settings["lr"] = rate * factor
-                        optimiser.step()
-                        optimiser.zero_grad(set_to_none=True)
-                        objective.after_step()
-                        standing.step += 1
-                        if interruption.asked or time.monotonic() - saved_at >= plan.checkpoint_seconds:
-                            save_standing()
-                        interruption.obey(f"{title} stopped after step {standing.step}; it can go on from {folder}")
-                    seen = min(standing.batch * plan.batch_size, len(documents))
-                    bar.update(standing.batch, standing.loss_sum / seen, len(batch.labels))
-            with _where(standing, folder):
-                _end_epoch(objective, len(documents), standing, plan, folder, measure, time.monotonic() - started)
-            accelerator.log(standing.history[-1], step=standing.step)
-            save_standing()
-            interruption.obey(f"{title} stopped after epoch {standing.epoch}; it can go on from {folder}")
+        training.restore()
+    with finish_step_first() as interruption, own_stream(accelerator.device):
+        while not training.finished:
+            training.epoch(interruption)
+            training.end_epoch(measure)
+            training.save_if_due(now=training.finished or interruption.asked)
+            interruption.obey(f"{title} stopped after epoch {training.standing.epoch}; it can go on from {folder}")
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
-    return standing
+    return training.standing
+
+
+class _Training:
+    """A run of the loop: what it works on, and where it stands."""
+
+    def __init__(
+        self, objective: Objective, documents: Feed, plan: Plan, accelerator: Accelerator, folder: Path, title: str
+    ) -> None:
+        self.objective, self.documents, self.plan = objective, documents, plan
+        self.accelerator, self.folder, self.title = accelerator, folder, title
+        self.standing, self.kept = Standing(), KeptStates(folder)
+        objective.to(accelerator.device)
+        self.step = Step(
+            objective,
+            parameter_groups(objective, plan),
+            accelerator,
+            clip=plan.clip,
+            batch_size=plan.batch_size,
+            longest=int(documents.lengths.max()),
+            accumulation=plan.accumulation,
+        )
+        self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)
+        self._saved_at = time.monotonic()
+        torch.manual_seed(plan.seed)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or no kept measure of validation has improved for `patience` of them."""
+        standing, plan = self.standing, self.plan
+        watched = [name for name in (*plan.keep_lowest, *plan.keep_highest) if name != "train_loss"]
+        if standing.epoch >= plan.epochs:
+            return True
+        if plan.patience is None or not watched:
+            return False
+        return standing.epoch - max(standing.best_epoch.get(name, 0) for name in watched) >= plan.patience
+
+    def epoch(self, interruption: Interruption) -> None:
+        """What is left of the current epoch."""
+        standing, plan, device = self.standing, self.plan, self.accelerator.device
+        batches = shuffled_batches(len(self.documents), plan.batch_size, seed=plan.seed, epoch=standing.epoch)
+        self.objective.train()
+        if standing.batch == 0:
+            standing.comparable = self.objective.queue is None or self.objective.queue.full
+        self.step.begin(standing.batch, standing.loss_sum)
+        started = time.monotonic()
+        with EpochBar(f"{self.title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
+            for batch in ready_batches(self.documents, batches[standing.batch :], device):
+                group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
+                share = 1 / min(plan.accumulation, len(batches) - group)
+                standing.batch += 1
+                update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
+                with self._where():
+                    rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
+                    self.step(batch, rate, share=share, update=update)
+                standing.step += update
+                if bar.due(len(batch)) or device.type == "cpu":  # which has no queue of work to wait for
+                    self.look()
+                    done = min(standing.batch * plan.batch_size, len(self.documents))
+                    bar.update(standing.batch, standing.loss_sum / done)
+                if update:
+                    self.save_if_due(now=interruption.asked)
+                    interruption.obey(
+                        f"{self.title} stopped after step {standing.step}; it can go on from {self.folder}"
+                    )
+        self.look()
+        standing.seconds += time.monotonic() - started
+
+    def end_epoch(self, measure: Callable[[], dict[str, float]]) -> None:
+        """Measure, and keep the weights where a measure is the best so far."""
+        standing, plan = self.standing, self.plan
+        self.objective.eval()
+        with torch.no_grad(), self._where():
+            measures = {"train_loss": standing.loss_sum / len(self.documents), **measure()}
+        standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
+        self.accelerator.log(standing.history[-1], step=standing.step)
+        better = []
+        for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
+            for name in names:
+                if name == "train_loss" and not standing.comparable and standing.epoch + 1 < plan.epochs:
+                    continue
+                if sign * measures[name] < sign * standing.best.get(name, sign * math.inf):
+                    standing.best[name], standing.best_epoch[name] = measures[name], standing.epoch + 1
+                    better.append(name)
+        standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
+        if self.finished:
+            better.append("last")
+        self.kept.keep(better, self.objective.lasting_state(), {"epoch": standing.epoch})
+
+    def look(self) -> None:
+        """See what the device has come to: now and then, and before anything is saved."""
+        tally = self.step.read()
+        self.standing.loss_sum = tally.loss_sum
+        for batch, what in ((tally.wrong_loss, "loss"), (tally.wrong_gradient, "gradient")):
+            if batch is not None:
+                self._refuse(f"the {what} is no number", batch)
+
+    def save_if_due(self, *, now: bool) -> None:
+        """Write where the run stands, `now` or when the last time is long ago."""
+        if not now and time.monotonic() - self._saved_at < self.plan.checkpoint_seconds:
+            return
+        if self.standing.batch:
+            self.look()
+        self.kept.write()
+        scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
+        notes = {"standing": asdict(self.standing), "scaler": scaler}
+        save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
+        self._saved_at = time.monotonic()
+
+    def restore(self) -> None:
+        """Stand where the folder's checkpoint says."""
+        tensors, notes = load_tensors(self.folder / RESUME)
+        restore_training_state(self.objective, self.step.adamw, tensors)
+        self.standing = Standing(**notes["standing"])
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(notes["scaler"])
+
+    @contextmanager
+    def _where(self) -> Iterator[None]:
+        """Tell where a loss has refused what is no number."""
+        try:
+            yield
+        except NotFiniteError as error:
+            self._refuse(str(error), self.standing.batch)
+
+    def _refuse(self, reason: str, batch: int) -> None:
+        """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
+        step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
+        at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
+        saved = (self.folder / RESUME).exists()
+        kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
+        raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
 
 
 def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
@@ -161,7 +245,7 @@ def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
     return 0.5 * (1 + math.cos(math.pi * done)) if plan.schedule == "cosine" else 1 - done
 
 
-def _parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
+def parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
     """Encoder and the rest, each with and without weight decay, which biases and norms are spared."""
     groups: dict[tuple[bool, bool], list[Tensor]] = {}
     for name, parameter in objective.named_parameters():
@@ -175,54 +259,3 @@ def _parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
         }
         for (encoder, decays), parameters in groups.items()
     ]
-
-
-def _require_finite(value: float, reason: str, standing: Standing, folder: Path) -> None:
-    """Stop before weights are moved by what is no number, so that the last checkpoint stays a good one."""
-    if not math.isfinite(value):
-        at = f"step {standing.step + 1} (epoch {standing.epoch + 1}, batch {standing.batch + 1})"
-        kept = f"the last good checkpoint is in {folder}" if (folder / RESUME).exists() else "nothing was saved yet"
-        raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
-
-
-@contextmanager
-def _where(standing: Standing, folder: Path) -> Iterator[None]:
-    """Tell where a loss has refused what is no number."""
-    try:
-        yield
-    except NotFiniteError as error:
-        _require_finite(math.nan, str(error), standing, folder)
-
-
-def _end_epoch(
-    objective: Objective,
-    documents: int,
-    standing: Standing,
-    plan: Plan,
-    folder: Path,
-    measure: Callable[[], dict[str, float]],
-    seconds: float,
-) -> None:
-    objective.eval()
-    with torch.no_grad():
-        measures = {"train_loss": standing.loss_sum / documents, **measure()}
-    standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": seconds})
-    notes = {"epoch": standing.epoch + 1}
-    for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
-        for name in names:
-            if name == "train_loss" and not standing.comparable and standing.epoch + 1 < plan.epochs:
-                continue
-            if sign * measures[name] < sign * standing.best.get(name, sign * math.inf):
-                standing.best[name], standing.best_epoch[name] = measures[name], standing.epoch + 1
-                save_tensors(folder / f"{name}.safetensors", objective.lasting_state(), notes)
-    standing.epoch, standing.batch, standing.loss_sum = standing.epoch + 1, 0, 0.0
-    if standing.epoch == plan.epochs or _out_of_patience(standing, plan):
-        save_tensors(folder / "last.safetensors", objective.lasting_state(), notes)
-
-
-def _out_of_patience(standing: Standing, plan: Plan) -> bool:
-    """Whether no kept measure of validation has improved for `patience` epochs."""
-    watched = [name for name in (*plan.keep_lowest, *plan.keep_highest) if name != "train_loss"]
-    if plan.patience is None or not watched:
-        return False
-    return standing.epoch - max(standing.best_epoch.get(name, 0) for name in watched) >= plan.patience

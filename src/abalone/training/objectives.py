@@ -5,10 +5,12 @@ from torch import Tensor, nn
 
 from abalone.config import Config
 from abalone.losses import loss_spec, make_loss
+from abalone.losses.pairs import DENSE_ENTRIES
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch
 from abalone.model.heads import LabelAttention, ProjectionHead, Prototypes
 from abalone.model.momentum import MomentumEncoder
+from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
@@ -28,7 +30,7 @@ class Objective(nn.Module):
 
     def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config) -> None:
         super().__init__()
-        self.name, self.spec = name, loss_spec(name)
+        self.name, self.spec, self.num_labels = name, loss_spec(name), num_labels
         contrastive = self.spec.takes != "logits"
         self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
         self.encoder = encoder
@@ -55,18 +57,18 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of one batch. Nothing is remembered before `after_batch`."""
-        states = self.encoder.token_states(**{k: v for k, v in batch.inputs.items() if k != "owner"})
-        mask, owner = batch.inputs["attention_mask"], batch.inputs.get("owner")
-        features = self.encoder.pool(states, mask, owner)  # [B, h]
+        documents = batch.documents
+        states = None if self.label_attention is None else self.encoder.token_states(documents)  # [N, h]
+        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)  # [B, h]
         given: list[Tensor] = []
         references: dict[str, object] = {}
-        if self.label_attention is not None:
-            given.append(self.label_attention(states, mask))  # [B, L, d]
+        if self.label_attention is not None and states is not None:
+            given.append(self.label_attention(documents.pad(states), documents.mask))  # [B, L, d]
         elif self.projection is not None:
             given.append(self.projection(features))  # [B, d]
             references = self._references()
             if self.slow is not None and self.training:
-                self._keys = self.slow(**batch.inputs)
+                self._keys = self.slow(documents)
         if self.head is not None:
             given.append(self.head(features))  # [B, L]
         value: Tensor = self.loss(*given, batch.labels, **references)
@@ -75,7 +77,7 @@ class Objective(nn.Module):
     def _references(self) -> dict[str, object]:
         references: dict[str, object] = {}
         if self.queue is not None:
-            references["queue"] = self.queue.contents()
+            references["queue"] = self.queue.references()
         if self.prototypes is not None:
             references["prototypes"] = self.prototypes()
         return references
@@ -90,6 +92,15 @@ class Objective(nn.Module):
         """The weights have moved: the slow encoder follows."""
         if self.slow is not None and self.projection is not None:
             self.slow.update(_Projected(self.encoder, self.projection))
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether every further full batch does the same work on tensors of the same shapes, asking no values back."""
+        if self.queue is not None and not self.queue.full:
+            return False
+        of_known_size = self.spec.takes != "label_embeddings"  # which finds pairs of documents and labels
+        held = 1 if self.queue is None else self.queue.size
+        return of_known_size and held * self.num_labels <= DENSE_ENTRIES
 
     def lasting_state(self) -> dict[str, Tensor]:
         """What a finished model is made from: everything but the queue and the slow encoder."""
@@ -110,6 +121,6 @@ class _Projected(nn.Module):
         super().__init__()
         self.encoder, self.projection = encoder, projection
 
-    def forward(self, **inputs: Tensor) -> Tensor:
-        projected: Tensor = self.projection(self.encoder(**inputs))
+    def forward(self, documents: Packed) -> Tensor:
+        projected: Tensor = self.projection(self.encoder(documents))
         return projected

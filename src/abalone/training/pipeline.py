@@ -118,7 +118,7 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
 def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) -> TokenFeed:
     """A split as token batches; tokens come from the cache where they were made before."""
     tokens = tokenize(split.texts, tokenizer)
-    return TokenFeed(tokens, split.labels, int(tokenizer.pad_token_id or 0), config.max_length, config.max_chunks)
+    return TokenFeed(tokens, split.labels, config.max_length, config.max_chunks)
 
 
 def _train_stages(

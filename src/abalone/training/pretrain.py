@@ -1,12 +1,13 @@
 """Contrastive pre-training: an encoder whose space is good for rare labels too."""
 
 import numpy as np
+import torch
 from scipy.special import expit
 
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.probe import LinearProbe
 from abalone.model.encoder import TextEncoder
-from abalone.model.feed import embed, make_batch
+from abalone.model.feed import embed, ready_batches
 from abalone.model.heads import LinearHead
 from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import train
@@ -61,10 +62,10 @@ def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float
 
 def validation_loss(objective: Objective, run: Run) -> float:
     """Mean loss over validation in file order, with the prototypes and the queue as they are."""
-    total, documents = 0.0, len(run.validation)
-    for start in range(0, documents, run.config.batch_size):
-        rows = np.arange(start, min(start + run.config.batch_size, documents))
+    device, documents, size = run.accelerator.device, len(run.validation), run.config.batch_size
+    total = torch.zeros((), device=device)
+    rows = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
+    for batch in ready_batches(run.validation, rows, device):
         with run.accelerator.autocast():
-            loss = objective(make_batch(run.validation, rows, run.accelerator.device))
-        total += loss.item() * len(rows)
-    return total / documents
+            total += objective(batch.to(device)) * len(batch)
+    return total.item() / documents

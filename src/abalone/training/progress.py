@@ -6,7 +6,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-REFRESH = 0.2  # seconds; a step may be much shorter
+REFRESH = 0.5  # seconds; a step may be much shorter, and looking waits for the device
 
 
 class EpochBar:
@@ -43,11 +43,13 @@ class EpochBar:
     ) -> None:
         self._progress.stop()
 
-    def update(self, batches: int, loss: float, documents: int) -> None:
-        """Tell how far it is: batches done, mean loss so far, documents in the last batch."""
+    def due(self, documents: int) -> bool:
+        """Whether it is time to show something new, now that so many more documents are done."""
         self._documents += documents
-        now = time.monotonic()
-        if now - self._shown >= REFRESH:
-            speed = self._documents / (now - self._started)
-            self._progress.update(self._task, completed=batches, figures=f"loss {loss:.4f} · {speed:,.0f} documents/s")
-            self._shown = now
+        return time.monotonic() - self._shown >= REFRESH
+
+    def update(self, batches: int, loss: float) -> None:
+        """Tell how far it is: batches done in the epoch, mean loss so far."""
+        self._shown = time.monotonic()
+        speed = self._documents / (self._shown - self._started)
+        self._progress.update(self._task, completed=batches, figures=f"loss {loss:.4f} · {speed:,.0f} documents/s")

@@ -1,0 +1,66 @@
+"""Attention within each piece of a packed batch, by whichever kernel can do what is asked."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from abalone.model.packed import Packed
+
+
+class PieceAttention:
+    """softmax(q·kᵀ/√d + bias)·v within each piece. Made once a batch, for all its layers.
+
+    On CUDA in half precision a variable-length kernel reads the packed tokens as they are. It knows no position
+    bias, and other devices do not have it: there the pieces are padded to a rectangle for this one product, which is
+    a few hundredths of a layer's arithmetic.
+
+    Args:
+        layout: where the pieces are.
+        dtype: of queries, keys and values.
+        bias: [heads, T, T], added before the softmax.
+        dropout: share of the softmax that is dropped.
+    """
+
+    def __init__(self, layout: Packed, dtype: torch.dtype, *, bias: Tensor | None = None, dropout: float = 0.0) -> None:
+        self.layout, self.dropout = layout, dropout
+        halved = dtype in (torch.bfloat16, torch.float16)
+        self.packed = layout.starts.is_cuda and halved and bias is None
+        self._mask = None if self.packed else _mask(layout, dtype, bias)
+
+    def __call__(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """[N, heads, d] each → [N, h]."""
+        layout = self.layout
+        if self.packed:
+            return self._within(queries, keys, values, layout.starts, layout.longest)
+        q, k, v = (layout.pad(x).transpose(1, 2) for x in (queries, keys, values))  # [P, heads, T, d]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=self._mask, dropout_p=self.dropout)
+        return layout.unpad(attended.transpose(1, 2)).flatten(1)
+
+    def of_firsts(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Only the first token of each piece asks: queries [P, heads, d] → [P, h]."""
+        layout = self.layout
+        if self.packed:
+            starts = torch.arange(layout.pieces + 1, dtype=torch.int32, device=queries.device)
+            if layout.filled:  # the filler asks nothing
+                starts = torch.cat([starts, starts[-1:]])
+            return self._within(queries, keys, values, starts, 1)
+        q = queries.unsqueeze(2)  # [P, heads, 1, d]
+        k, v = (layout.pad(x).transpose(1, 2) for x in (keys, values))
+        mask = None if self._mask is None else self._mask[:, :, :1]
+        attended: Tensor = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout)
+        return attended.flatten(1)
+
+    def _within(self, queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longest: int) -> Tensor:
+        # The public `varlen_attn` is the same kernel without its dropout.
+        attended: Tensor = torch.ops.aten._flash_attention_forward(
+            queries, keys, values, starts, self.layout.starts, longest, self.layout.longest, self.dropout, False, False
+        )[0]
+        return attended.flatten(1)
+
+
+def _mask(layout: Packed, dtype: torch.dtype, bias: Tensor | None) -> Tensor | None:
+    """For the rectangle: [P, 1, 1, T] of true and false, or [P, heads, T, T] to add; none where nothing is padded."""
+    ragged = layout.mask[:, None, None, :]
+    if bias is None:
+        return None if layout.rectangular else ragged
+    return bias.to(dtype).masked_fill(~ragged, torch.finfo(dtype).min)

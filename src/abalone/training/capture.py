@@ -1,0 +1,88 @@
+"""Work on batches as CUDA graphs: recorded once for each size of batch, then replayed without Python."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from abalone.model.feed import Batch
+from abalone.model.packed import Packed
+
+GRAIN = 256  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
+WARM_UP = 3  # batches done plainly first: what loads kernels, compiles or allocates must not happen in a recording
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A CUDA stream that can be recorded, which the default one cannot; nothing on other devices."""
+    if device.type != "cuda":
+        yield
+        return
+    before, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    stream.wait_stream(before)
+    with torch.cuda.stream(stream):
+        yield
+    before.wait_stream(stream)
+
+
+class Captured:
+    """A function of a batch, replayed from CUDA graphs. Call it within `own_stream`.
+
+    Args:
+        function: what to do with a batch on the device. It leaves its results in tensors that outlive it, and it may
+            neither look at values nor depend on anything but the shapes of the batch.
+        documents: in every batch.
+        longest: tokens of the longest document there is.
+    """
+
+    def __init__(self, function: Callable[[Batch], None], documents: int, longest: int) -> None:
+        self.function, self.documents, self.longest = function, documents, longest
+        self.grain = min(GRAIN, longest)  # what fills a batch up is a piece too, and no piece is longer than `longest`
+        self._plain_calls = 0
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
+        self._pool = torch.cuda.graph_pool_handle()  # one after the other, graphs can use the same memory
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether the batch is one of those it was made for."""
+        return len(batch) == self.documents and batch.documents.owner is None
+
+    def __call__(self, batch: Batch) -> None:
+        """Do it with a batch that lies in pinned memory."""
+        device = torch.device("cuda", torch.cuda.current_device())
+        if self._plain_calls < WARM_UP:
+            self._plain_calls += 1
+            self.function(batch.to(device))
+            return
+        size = -(-len(batch.documents.tokens) // self.grain) * self.grain
+        if size not in self._graphs:
+            self._graphs[size] = self._record(batch, size, device)
+        graph, place = self._graphs[size]
+        _put(batch, place)
+        graph.replay()
+
+    def _record(self, batch: Batch, size: int, device: torch.device) -> tuple[torch.cuda.CUDAGraph, Batch]:
+        tokens = batch.documents.tokens
+        place = Batch(
+            Packed(
+                torch.zeros(size, *tokens.shape[1:], dtype=tokens.dtype, device=device),
+                torch.zeros(self.documents + 2, dtype=torch.int32, device=device).index_fill_(
+                    0, torch.tensor([self.documents + 1], device=device), size
+                ),
+                self.longest,
+                self.documents,
+                filled=True,
+            ),
+            torch.zeros(batch.labels.shape, dtype=torch.bool, device=device),
+        )
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+            self.function(place)
+        return graph, place
+
+
+def _put(batch: Batch, place: Batch) -> None:
+    """Copy a batch to where a graph looks for it; the filler keeps whatever ids were there before."""
+    source, target = batch.documents, place.documents
+    target.tokens[: len(source.tokens)].copy_(source.tokens, non_blocking=True)
+    target.starts[: len(source.starts)].copy_(source.starts, non_blocking=True)
+    place.labels.copy_(batch.labels, non_blocking=True)

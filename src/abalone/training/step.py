@@ -1,0 +1,136 @@
+"""What happens to each batch in training: loss, gradient, update. Nothing here waits for the device."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from abalone.model.feed import Batch
+from abalone.training.capture import Captured
+from abalone.training.objectives import Objective
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the device has counted since `Step.begin`."""
+
+    loss_sum: float  # over documents
+    wrong_loss: int | None  # the first batch whose loss was no number
+    wrong_gradient: int | None  # the first batch after which the gradient was none, so that no update was made
+
+
+class Step:
+    """One batch after another, on any device.
+
+    On a GPU the whole step is recorded and replayed as soon as every batch means the same work; where it cannot be
+    (gradients gathered over several batches, fp16 with its changing scale, a queue that still fills up), it is done
+    plainly.
+
+    Args:
+        objective: what is minimised, already on the device.
+        groups: parameter groups with `lr` and `weight_decay`.
+        accelerator: device and precision.
+        clip: the largest gradient norm.
+        batch_size: of all batches but the last of an epoch.
+        longest: tokens of the longest document.
+        accumulation: batches an update.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        groups: list[dict[str, Any]],
+        accelerator: Accelerator,
+        *,
+        clip: float,
+        batch_size: int,
+        longest: int,
+        accumulation: int = 1,
+    ) -> None:
+        self.objective, self.accelerator, self.clip = objective, accelerator, clip
+        device = self.device = accelerator.device
+        self.parameters = [parameter for group in groups for parameter in group["params"]]
+        self._base_rates = [group["lr"] for group in groups]
+        on_gpu = device.type == "cuda"
+        if on_gpu:  # rates that a replayed graph can be told
+            groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
+        self._fused = device.type in ("cuda", "cpu") and accelerator.scaler is None
+        self.adamw = torch.optim.AdamW(groups, fused=on_gpu or self._fused, capturable=on_gpu)
+        self._scaled = accelerator.prepare_optimizer(self.adamw)  # unscales gradients where fp16 has scaled them
+        whole = torch.float32 if device.type == "mps" else torch.float64
+        self._loss_sum = torch.zeros((), dtype=whole, device=device)
+        self._batch = torch.zeros((), dtype=torch.long, device=device)
+        self._wrong = torch.full((2,), -1, dtype=torch.long, device=device)  # first batch: loss, gradient
+        self._captured: Captured | None = None
+        if on_gpu and accumulation == 1 and accelerator.scaler is None:
+            self._captured = Captured(self._whole_step, batch_size, longest)
+
+    def begin(self, batch: int, loss_sum: float) -> None:
+        """Count from here: so many batches of the epoch are done, with this sum of losses."""
+        self._loss_sum.fill_(loss_sum)
+        self._batch.fill_(batch)
+        self._wrong.fill_(-1)
+
+    def __call__(self, batch: Batch, rate: float, *, share: float = 1.0, update: bool = True) -> None:
+        """One batch.
+
+        Args:
+            batch: in main memory, pinned where the device is a GPU.
+            rate: what the learning rates are multiplied by.
+            share: of this batch in the gradient.
+            update: whether the weights move now, or with a later batch.
+        """
+        for group, base in zip(self.adamw.param_groups, self._base_rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * rate)
+            else:
+                group["lr"] = base * rate
+        if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself:
+            self._captured(batch)
+            return
+        self._add_gradient(batch.to(self.device), share)
+        if update:
+            self._update()
+
+    def read(self) -> Tally:
+        """Wait for the device and tell what it has counted."""
+        wrong_loss, wrong_gradient = (None if batch < 0 else batch for batch in self._wrong.tolist())
+        return Tally(self._loss_sum.item(), wrong_loss, wrong_gradient)
+
+    def _whole_step(self, batch: Batch) -> None:
+        self._add_gradient(batch, share=1.0)
+        self._update()
+
+    def _add_gradient(self, batch: Batch, share: float) -> None:
+        with self.accelerator.autocast():
+            loss = self.objective(batch)
+        self._batch += 1
+        self._loss_sum += loss.detach() * len(batch)
+        self._note(0, loss)
+        self.accelerator.backward(loss * share if share != 1 else loss)
+        self.objective.after_batch(batch)
+
+    def _update(self) -> None:
+        if self._fused:
+            gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            self._note(1, norm)
+            # The optimiser divides by the one and does nothing where the other is 1: clipping costs no pass over the
+            # gradients, and what is no number never reaches the weights.
+            self.adamw.grad_scale = (norm / self.clip).clamp(min=1).float()  # type: ignore[attr-defined]
+            self.adamw.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+            self.adamw.step()
+        else:
+            norm = self.accelerator.clip_grad_norm_(self.parameters, self.clip)
+            if self.accelerator.scaler is None:  # which skips such steps by itself
+                self._note(1, norm)
+            self._scaled.step()
+        self.adamw.zero_grad(set_to_none=True)
+        self.objective.after_step()
+
+    def _note(self, kind: int, value: Tensor) -> None:
+        """Remember this batch if its value is the first that is no number."""
+        first = (self._wrong[kind] < 0) & ~value.detach().isfinite()
+        self._wrong[kind] = torch.where(first, self._batch, self._wrong[kind])
