@@ -4,10 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-browser test-kernels lint format bench clean
 
 help:            ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 # The stamp makes the environment depend on the files that describe it, so nothing is installed twice.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -20,6 +20,17 @@ demo: $(VENV)/installed    ## Show what ABALONE does, on a bundled corpus
 
 test: $(VENV)/installed    ## Run the tests
 	$(BIN)/python -m pytest
+
+test-browser: $(VENV)/installed  ## Test the pages in a real Chromium (installs it on Debian)
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || { set -e; \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$sudo apt-get update -qq; $$sudo apt-get install -qq -y chromium chromium-driver; }
+	$(BIN)/python -m pytest -n 0 tests_browser
+
+# Triton is large, and GPU builds of torch bring their own: only this target installs it.
+test-kernels: $(VENV)/installed  ## Test the GPU kernels in Triton's interpreter
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt triton
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 0 tests/model/test_*kernels.py
 
 lint: $(VENV)/installed    ## Check style and types
 	$(BIN)/ruff check .

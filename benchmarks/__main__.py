@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from importlib import import_module
 
-PARTS = ("losses", "probe", "data", "tokens")
+PARTS = ("losses", "probe", "data", "tokens", "pretraining", "prediction", "export", "serve")
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ class Config:
     # The run
     seed: int = 0
     device: str = "auto"
-    precision: Precision = "auto"  # bf16 where the hardware has it
+    precision: Precision = "auto"  # training in bf16 where that is faster, reading in full; by name: both
     checkpoint_seconds: float = 300.0  # at most this much work is lost
     tensorboard: str | None = None  # a folder to write TensorBoard logs to
 

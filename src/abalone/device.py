@@ -1,4 +1,7 @@
-"""Which device to compute on."""
+"""Which device to compute on, and in which precision it is fast."""
+
+import time
+from functools import cache
 
 import torch
 
@@ -17,3 +20,28 @@ def choose_device(device: str = "auto") -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def reading_precision(precision: str) -> torch.dtype | None:
+    """In what texts are read when nothing is trained: half precision if it was asked for by name, else full (None).
+
+    Thresholds are fitted to what the model says, so "auto" does not depend on the machine here.
+    """
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+
+
+@cache
+def cpu_is_faster_in_bf16() -> bool:
+    """Whether products of the size of a small layer's are, on this processor: tried once, for some milliseconds."""
+    if not torch.cpu._is_avx512_bf16_supported():
+        return False  # it would be emulated
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        x, weight = torch.ones(512, 384, dtype=dtype), torch.ones(384, 1536, dtype=dtype)
+        tries = []
+        for _ in range(5):
+            started = time.perf_counter()
+            x @ weight
+            tries.append(time.perf_counter() - started)
+        seconds[dtype] = min(tries)
+    return seconds[torch.bfloat16] < 0.9 * seconds[torch.float32]

@@ -16,8 +16,9 @@ from transformers import (
 
 import abalone.model.layers
 from abalone.model.encoder import TextEncoder
-from abalone.model.layers import is_packable, packed_states
+from abalone.model.layers import packed_states
 from abalone.model.packed import Packed
+from abalone.model.weights import is_packable
 
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
 FAMILY = [BertConfig, RobertaConfig, XLMRobertaConfig, CamembertConfig, MPNetConfig]

@@ -129,7 +129,7 @@ def tuned(encoder: str, frozen: int) -> Config:
     ("frozen", "place", "name", "after", "steps_left"),
     [
         (0, Objective, "after_step", 1, 24),  # in the first epoch
-        (0, pretrain, "validation_loss", 1, 15),  # at the end of the second
+        (0, pretrain.ValidationLoss, "__call__", 1, 15),  # at the end of the second
         (0, pretrain, "linear_evaluation", 0, 10),  # pre-training is done, no probe is
         (0, pipeline, "supervise", 0, 10),  # between the stages
         (0, Objective, "after_step", 18, 7),  # in the first epoch of fine-tuning
@@ -164,7 +164,7 @@ def test_early_stopping_is_resumed_as_it_was(encoder, corpus, tmp_path, monkeypa
 
     def run(folder, **options):
         losses = iter(values[options.pop("skip", 0) :])
-        monkeypatch.setattr(pretrain, "validation_loss", lambda *_: next(losses))
+        monkeypatch.setattr(pretrain.ValidationLoss, "__call__", lambda _: next(losses))
         return fit(make_config(encoder, epochs=6, patience=2), corpus, folder, **options)
 
     expected = run(tmp_path / "whole")
@@ -183,7 +183,7 @@ def weights(encoder: torch.nn.Module) -> torch.Tensor:
 def test_the_checkpoint_with_the_best_probes_is_kept(encoder, corpus, tmp_path, monkeypatch):
     """Last, lowest training loss or lowest validation loss: whichever linear evaluation likes best."""
     losses, tried = iter([2.0, 1.0, 3.0]), []
-    monkeypatch.setattr(pretrain, "validation_loss", lambda *_: next(losses))
+    monkeypatch.setattr(pretrain.ValidationLoss, "__call__", lambda _: next(losses))
     original = pretrain.linear_evaluation
 
     def liking_the_second(encoder, run):

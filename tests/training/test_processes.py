@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+from abalone.training import processes
 from abalone.training.processes import make_accelerator
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -30,8 +31,8 @@ def test_runs_of_one_process_may_differ():
 
 
 @pytest.mark.parametrize("supported", [True, False])
-def test_auto_takes_bf16_where_the_processor_has_it(supported, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: supported)
+def test_auto_takes_bf16_where_the_processor_is_faster_with_it(supported, monkeypatch):
+    monkeypatch.setattr(processes, "cpu_is_faster_in_bf16", lambda: supported)
     assert computed_in(make_accelerator("cpu", "auto")) == (torch.bfloat16 if supported else torch.float32)
     assert computed_in(make_accelerator("cpu", "fp32")) == torch.float32
 

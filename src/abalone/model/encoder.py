@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from abalone.config import Pooling
-from abalone.model.layers import is_packable, packed_states
+from abalone.model.layers import packed_states
 from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
+from abalone.model.weights import HalfWeights, is_packable
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 _OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
@@ -32,7 +33,7 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.model = model
         self.pooling = pooling
-        self.compiled = False  # whether layers over packed tokens are compiled: it takes a while, and then pays
+        self.halves: HalfWeights | None = None  # while training in half precision on a GPU
 
     @property
     def hidden_size(self) -> int:
@@ -42,13 +43,13 @@ class TextEncoder(nn.Module):
     def forward(self, batch: Packed) -> Tensor:
         """One vector a document, [documents, h]."""
         if self.pooling == "cls" and is_packable(self.model):
-            return _average_pieces(packed_states(self.model, batch, firsts_only=True, compiled=self.compiled), batch)
+            return _average_pieces(packed_states(self.model, batch, firsts_only=True, halves=self.halves), batch)
         return self.pool(self.token_states(batch), batch)
 
     def token_states(self, batch: Packed) -> Tensor:
         """The state of every token, [N, h]."""
         if is_packable(self.model):
-            return packed_states(self.model, batch, compiled=self.compiled)
+            return packed_states(self.model, batch, halves=self.halves)
         name = "inputs_embeds" if batch.tokens.is_floating_point() else "input_ids"
         inputs = {name: batch.pad(batch.tokens), "attention_mask": batch.mask.long()}
         return batch.unpad(self.model(**inputs).last_hidden_state)

@@ -7,29 +7,23 @@ padding and, where only the first token's state is wanted, without most of the l
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from abalone.model.attention import PieceAttention
 from abalone.model.packed import Packed
+from abalone.model.weights import HalfWeights, LayerWeights, layer_parts
 
-FAMILY = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel", "MPNetModel")
 
+class States(NamedTuple):
+    """What runs from layer to layer: in full precision, and as the next product reads it."""
 
-class Layer(NamedTuple):
-    """The parts of one layer, whatever the architecture calls them."""
-
-    query: nn.Linear
-    key: nn.Linear
-    value: nn.Linear
-    output: nn.Linear
-    attention_norm: nn.LayerNorm
-    up: nn.Linear
-    down: nn.Linear
-    norm: nn.LayerNorm
+    whole: Tensor  # [n, h]
+    read: Tensor  # [n, h], in half precision where products are; else the same tensor
 
 
 @dataclass(frozen=True)
@@ -38,44 +32,51 @@ class Settings:
 
     heads: int
     activation: Callable[[Tensor], Tensor]
-    dropout: float
-    training: bool  # whether dropout is on
-    dtype: torch.dtype  # of the products; what runs from layer to layer, and norms, are in full precision
-    compiled: bool
+    eps: float  # of the norms
+    dropout: float  # 0 where nothing is trained
+    dtype: torch.dtype  # of the products; norms, and what they add up, are in full precision
+    seeds: Tensor | None  # two a layer, where kernels of ours do the work between products
 
 
-def is_packable(model: nn.Module) -> bool:
-    """Whether `packed_states` can stand for the model's own forward pass."""
-    config = getattr(model, "config", None)
-    return type(model).__name__ in FAMILY and not getattr(config, "is_decoder", False)
-
-
-def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, compiled: bool = False) -> Tensor:
+def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halves: HalfWeights | None = None) -> Tensor:
     """The last layer's states: [N, h], or [P, h] of the first token of each piece.
 
     Args:
         model: of a class for which `is_packable` holds. In half precision where autocast is on, or its weights are.
         batch: ids, or states for which the model's embeddings stand aside.
-        compiled: let torch compile what lies between the products.
+        halves: the weights in the precision of autocast, if they are at hand.
     """
     config, device = model.config, batch.tokens.device.type
-    layers = [_parts(layer) for layer in model.encoder.layer]
-    autocast = torch.is_autocast_enabled(device)
+    parts = [layer_parts(layer) for layer in model.encoder.layer]
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else parts[0].query.weight.dtype
     settings = Settings(
         heads=config.num_attention_heads,
         activation=_activation(config.hidden_act),
-        dropout=config.hidden_dropout_prob,
-        training=model.training,
-        dtype=torch.get_autocast_dtype(device) if autocast else layers[0].query.weight.dtype,
-        compiled=compiled,
+        eps=config.layer_norm_eps,
+        dropout=config.hidden_dropout_prob if model.training else 0.0,
+        dtype=dtype,
+        seeds=_seeds(2 * len(parts), batch, dtype) if config.hidden_act == "gelu" else None,
     )
     with torch.autocast(device, enabled=False):
-        states = _embedded(model, batch, settings)
+        embedded = _embedded(model, batch, settings)
+        states = States(embedded, embedded.to(dtype))
         dropout = config.attention_probs_dropout_prob if model.training else 0.0
-        attention = PieceAttention(batch, settings.dtype, bias=_position_bias(model, batch), dropout=dropout)
-        for layer in layers[:-1]:
-            states = _layer(states, layer, attention, settings)
-        return (_layer_of_firsts if firsts_only else _layer)(states, layers[-1], attention, settings)
+        attention = PieceAttention(batch, dtype, bias=_position_bias(model, batch), dropout=dropout)
+        for number, part in enumerate(parts):
+            if halves is not None and halves.dtype is dtype:
+                weights = halves.layers[number]
+            else:
+                weights = part.weights(dtype, fused=batch.starts.is_cuda)
+            of_firsts = firsts_only and number == len(parts) - 1
+            states = (_layer_of_firsts if of_firsts else _layer)(states, weights, attention, settings, number)
+    return states.whole
+
+
+def _seeds(count: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
+    """Random numbers on the device, for a batch whose layers can use our kernels; none for others."""
+    if not batch.starts.is_cuda or dtype is torch.float32 or find_spec("triton") is None:
+        return None
+    return torch.randint(2**62, (count,), device=batch.starts.device)
 
 
 def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
@@ -91,101 +92,79 @@ def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
     states = states + F.embedding(batch.positions + first, parts.position_embeddings.weight)
     norm = parts.LayerNorm
     states = F.layer_norm(states, norm.weight.shape, norm.weight, norm.bias, norm.eps)
-    return _dropout(states, settings.dropout, settings.training)
+    return F.dropout(states, settings.dropout) if settings.dropout > 0 else states
 
 
-def _layer(states: Tensor, layer: Layer, attention: PieceAttention, settings: Settings) -> Tensor:
+def _layer(states: States, weights: LayerWeights, attention: PieceAttention, settings: Settings, number: int) -> States:
     """[N, h] → [N, h]."""
-    queries, keys, values = _project(states, (layer.query, layer.key, layer.value), settings)
-    return _after_attention(attention(queries, keys, values), states, layer, settings)
+    projected = _project(states.read, weights.projections, weights.projection_biases, settings)
+    return _feed_forward(attention(*projected), states, weights, settings, number)
 
 
-def _layer_of_firsts(states: Tensor, layer: Layer, attention: PieceAttention, settings: Settings) -> Tensor:
+def _layer_of_firsts(
+    states: States, weights: LayerWeights, attention: PieceAttention, settings: Settings, number: int
+) -> States:
     """[N, h] → [P, h]: keys and values of all tokens, everything else of the first ones alone."""
-    keys, values = _project(states, (layer.key, layer.value), settings)
-    firsts = states.index_select(0, attention.layout.firsts)  # [P, h]
-    (queries,) = _project(firsts, (layer.query,), settings)
-    return _after_attention(attention.of_firsts(queries, keys, values), firsts, layer, settings)
+    hidden = states.read.shape[1]
+    projection, bias = torch.cat(weights.projections), torch.cat(weights.projection_biases)
+    keys, values = _project(states.read, (projection[hidden:],), (bias[hidden:],), settings)
+    firsts = States(*(kind.index_select(0, attention.layout.firsts) for kind in states))  # [P, h]
+    (queries,) = _project(firsts.read, (projection[:hidden],), (bias[:hidden],), settings)
+    return _feed_forward(attention.of_firsts(queries, keys, values), firsts, weights, settings, number)
 
 
-def _project(states: Tensor, parts: tuple[nn.Linear, ...], settings: Settings) -> tuple[Tensor, ...]:
-    """[n, h] → one [n, heads, d] for each part, in one product where launches cost more than copies of weights."""
-    states = states.to(settings.dtype)
-    if not states.is_cuda:
-        return tuple(_linear(states, part.weight, part.bias).view(len(states), settings.heads, -1) for part in parts)
-    weight = torch.cat([part.weight.to(settings.dtype) for part in parts])
-    bias = torch.cat([part.bias.to(settings.dtype) for part in parts])
-    return F.linear(states, weight, bias).view(len(states), len(parts), settings.heads, -1).unbind(1)
+def _project(
+    states: Tensor, weights: tuple[Tensor, ...], biases: tuple[Tensor, ...], settings: Settings
+) -> tuple[Tensor, ...]:
+    """[n, h] → [n, heads, d] for each h rows of the weights."""
+    shape = (len(states), -1, settings.heads, states.shape[1] // settings.heads)
+    products = (F.linear(states, weight, bias).view(shape) for weight, bias in zip(weights, biases, strict=True))
+    return tuple(projected for product in products for projected in product.unbind(1))
 
 
-def _after_attention(attended: Tensor, states: Tensor, layer: Layer, settings: Settings) -> Tensor:
-    run = _feed_forward
-    if settings.compiled:
-        run = _compiled_feed_forward()
-        for tensor in (attended, states):
-            torch._dynamo.mark_dynamic(tensor, 0)  # one compilation for any number of tokens
-    dropout, training = settings.dropout, settings.training
-    return run(attended, states, _weights(layer), settings.activation, layer.norm.eps, dropout, training)
-
-
-class _Weights(NamedTuple):
-    """What follows attention in a layer, as tensors: a compiled function is made once for all layers."""
-
-    output: Tensor
-    output_bias: Tensor
-    attention_norm: Tensor
-    attention_norm_bias: Tensor
-    up: Tensor
-    up_bias: Tensor
-    down: Tensor
-    down_bias: Tensor
-    norm: Tensor
-    norm_bias: Tensor
-
-
-def _weights(layer: Layer) -> _Weights:
-    parts = (layer.output, layer.attention_norm, layer.up, layer.down, layer.norm)
-    return _Weights(*(tensor for part in parts for tensor in (part.weight, part.bias)))
-
-
-def _feed_forward(
-    attended: Tensor,
-    states: Tensor,
-    weights: _Weights,
-    activation: Callable[[Tensor], Tensor],
-    eps: float,
-    dropout: float,
-    training: bool,
-) -> Tensor:
+def _feed_forward(attended: Tensor, states: States, weights: LayerWeights, settings: Settings, number: int) -> States:
     """Everything in a layer after attention, [n, h] → [n, h]."""
-    mixed = _dropout(_linear(attended, weights.output, weights.output_bias), dropout, training)
-    states = _add_and_normalise(mixed, states, weights.attention_norm, weights.attention_norm_bias, eps)
-    inner = activation(_linear(states.to(attended.dtype), weights.up, weights.up_bias))
-    mixed = _dropout(_linear(inner, weights.down, weights.down_bias), dropout, training)
-    return _add_and_normalise(mixed, states, weights.norm, weights.norm_bias, eps)
+    w = weights
+    norm, last_norm = (w.attention_norm, w.attention_norm_bias), (w.norm, w.norm_bias)
+    states = _add_and_normalise(attended, w.output, w.output_bias, states, norm, settings, 2 * number)
+    inner = _activate(states.read, w.up, w.up_bias, settings)
+    return _add_and_normalise(inner, w.down, w.down_bias, states, last_norm, settings, 2 * number + 1)
 
 
-@cache
-def _compiled_feed_forward() -> Callable[..., Tensor]:
-    return torch.compile(_feed_forward, fullgraph=True)
+def _add_and_normalise(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    states: States,
+    norm: tuple[Tensor, Tensor],
+    settings: Settings,
+    place: int,
+) -> States:
+    """LayerNorm(dropout(x·Wᵀ + b) + states), in full precision, where a half would lose what small updates add up to."""
+    eps, dropout = settings.eps, settings.dropout
+    if settings.seeds is not None:
+        from abalone.model.kernels import add_and_normalise
+
+        mixed, seed = F.linear(x, weight), settings.seeds[place : place + 1]
+        return States(*add_and_normalise(mixed, bias, states.whole, *norm, seed, eps=eps, dropout=dropout))
+    mixed = F.linear(x, weight, bias.to(x.dtype))
+    if dropout > 0:
+        mixed = F.dropout(mixed, dropout)
+    whole = F.layer_norm(mixed.to(norm[0].dtype) + states.whole, norm[0].shape, *norm, eps)
+    return States(whole, whole.to(x.dtype))
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+def _activate(x: Tensor, weight: Tensor, bias: Tensor, settings: Settings) -> Tensor:
+    """activation(x·Wᵀ + b)."""
+    if settings.seeds is not None:
+        from abalone.model.kernels import gelu
 
-
-def _add_and_normalise(mixed: Tensor, states: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """LayerNorm of the sum, in full precision, where a half would lose what small updates add up to."""
-    return F.layer_norm(mixed.to(weight.dtype) + states, weight.shape, weight, bias, eps)
-
-
-def _dropout(x: Tensor, share: float, training: bool) -> Tensor:
-    return F.dropout(x, share) if training and share > 0 else x
+        return gelu(F.linear(x, weight), bias)
+    return settings.activation(F.linear(x, weight, bias.to(x.dtype)))
 
 
 @cache
 def _activation(name: str) -> Callable[[Tensor], Tensor]:
-    """One object for each name: a compiled layer is made anew for every activation it meets."""
     from transformers.activations import ACT2FN
 
     activation: Callable[[Tensor], Tensor] = F.gelu if name == "gelu" else ACT2FN[name]
@@ -200,14 +179,3 @@ def _position_bias(model: Any, batch: Packed) -> Tensor | None:
     places = torch.arange(batch.longest, device=batch.starts.device)
     bucket = model.encoder.relative_position_bucket(places.unsqueeze(0) - places.unsqueeze(1))
     return F.embedding(bucket, table.weight).permute(2, 0, 1)
-
-
-def _parts(layer: Any) -> Layer:
-    attention = layer.attention
-    if hasattr(attention, "attn"):  # MPNet
-        of_attention = attention.attn
-        projections = of_attention.q, of_attention.k, of_attention.v, of_attention.o, attention.LayerNorm
-    else:
-        of_attention, output = attention.self, attention.output
-        projections = of_attention.query, of_attention.key, of_attention.value, output.dense, output.LayerNorm
-    return Layer(*projections, layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm)

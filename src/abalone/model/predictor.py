@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
 from abalone.data.tokens import PlainTokenizer, tokenize
-from abalone.device import choose_device
+from abalone.device import choose_device, reading_precision
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -63,7 +63,8 @@ class Predictor:
             self.max_length,
             self.config.max_chunks,
         )
-        return embed(self.encoder, feed, choose_device(self.config.device))
+        half = reading_precision(self.config.precision)
+        return embed(self.encoder, feed, choose_device(self.config.device), half=half)
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """[n, L]."""

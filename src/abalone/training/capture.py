@@ -8,7 +8,7 @@ import torch
 from abalone.model.feed import Batch
 from abalone.model.packed import Packed
 
-GRAIN = 256  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
+GRAIN = 128  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
 WARM_UP = 3  # batches done plainly first: what loads kernels, compiles or allocates must not happen in a recording
 
 
@@ -23,6 +23,26 @@ def own_stream(device: torch.device) -> Iterator[None]:
     with torch.cuda.stream(stream):
         yield
     before.wait_stream(stream)
+
+
+class Aside:
+    """Work that the rest of a recording does not wait for: it goes to a second stream until it is joined.
+
+    Two streams fill a GPU where one leaves parts of it idle. Outside a recording the work is done at once.
+    """
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._stream: torch.cuda.Stream | None = None
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            self._stream = torch.cuda.Stream()
+            self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):  # None: where we are
+            work()
+
+    def join(self) -> None:
+        """Go on only when it is done; necessary before the recording ends."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
 
 
 class Captured:

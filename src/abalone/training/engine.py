@@ -101,6 +101,7 @@ def train(
             training.end_epoch(measure)
             training.save_if_due(now=training.finished or interruption.asked)
             interruption.obey(f"{title} stopped after epoch {training.standing.epoch}; it can go on from {folder}")
+    training.step.end()
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return training.standing
 

@@ -1,5 +1,7 @@
 """What is minimised: a batch in, a loss out, with the little state this needs."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,8 @@ from abalone.model.heads import LabelAttention, ProjectionHead, Prototypes
 from abalone.model.momentum import MomentumEncoder
 from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
+from abalone.model.weights import HalfWeights, is_packable
+from abalone.training.capture import Aside
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 
@@ -47,7 +51,7 @@ class Objective(nn.Module):
             if self.spec.momentum_encoder and self.projection is not None
             else None
         )
-        self._keys: Tensor | None = None
+        self._remembering: Aside | None = None
 
     def start_prototypes_from(self, features: Tensor) -> None:
         """Take the projected features [L, h] of the label names as first prototypes, if the loss has prototypes."""
@@ -67,8 +71,6 @@ class Objective(nn.Module):
         elif self.projection is not None:
             given.append(self.projection(features))  # [B, d]
             references = self._references()
-            if self.slow is not None and self.training:
-                self._keys = self.slow(documents)
         if self.head is not None:
             given.append(self.head(features))  # [B, L]
         value: Tensor = self.loss(*given, batch.labels, **references)
@@ -84,14 +86,40 @@ class Objective(nn.Module):
 
     def after_batch(self, batch: Batch) -> None:
         """Remember this batch's documents; earlier they would have been their own positives."""
-        if self.queue is not None and self._keys is not None:
-            self.queue.enqueue(self._keys, batch.labels)
-            self._keys = None
+        queue, slow = self.queue, self.slow
+        if queue is not None and slow is not None:
+            # Beside the optimiser, which waits for memory while this computes.
+            self._remembering = Aside(lambda: queue.enqueue(slow(batch.documents), batch.labels))
+
+    def before_step(self) -> None:
+        """All gradients are there: those that came in half precision go to the parameters."""
+        if self.encoder.halves is not None:
+            self.encoder.halves.hand_over_gradients()
 
     def after_step(self) -> None:
-        """The weights have moved: the slow encoder follows."""
+        """The weights have moved: the slow encoder follows, and what is kept in half precision."""
+        if self._remembering is not None:
+            self._remembering.join()
+            self._remembering = None
         if self.slow is not None and self.projection is not None:
             self.slow.update(_Projected(self.encoder, self.projection))
+        self.refresh_half_weights()
+
+    def keep_half_weights(self, dtype: torch.dtype | None) -> None:
+        """Keep the encoders' weights in this precision too, ready for many steps; None ends it."""
+        for encoder in self._encoders():
+            encoder.halves = None if dtype is None else HalfWeights(encoder.model, dtype)
+
+    def refresh_half_weights(self) -> None:
+        """Where weights are kept in half precision too, make them the same again."""
+        for encoder in self._encoders():
+            if encoder.halves is not None:
+                encoder.halves.refresh()
+
+    def _encoders(self) -> Iterator[TextEncoder]:
+        for module in self.modules():
+            if isinstance(module, TextEncoder) and is_packable(module.model):
+                yield module
 
     @property
     def repeats_itself(self) -> bool:

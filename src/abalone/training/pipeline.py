@@ -15,6 +15,7 @@ from abalone.config import Config
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
+from abalone.device import reading_precision
 from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -52,15 +53,16 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
     accelerator.end_training()
 
-    # In full precision, as texts will be read later: what is fitted here must fit there.
-    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation")
+    # In the precision in which texts will be read later: what is fitted here must fit there.
+    half = reading_precision(config.precision)
+    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half)
     lexical, neighbours, experts = None, None, {}
     if config.lexical:
         lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.scores(corpus.validation.texts)
     if config.neighbours:
-        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours")
+        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half)
         neighbours = NearestNeighbours(device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits(val_embeddings)
     statistics = corpus.stats()

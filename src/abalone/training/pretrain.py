@@ -4,11 +4,13 @@ import numpy as np
 import torch
 from scipy.special import expit
 
+from abalone.device import reading_precision
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.probe import LinearProbe
 from abalone.model.encoder import TextEncoder
-from abalone.model.feed import embed, ready_batches
+from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
+from abalone.training.capture import Captured
 from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import train
 from abalone.training.objectives import Objective
@@ -25,13 +27,14 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
         The encoder, the probes fitted on it, and the history.
     """
     folder = run.stage(STAGE)
+    validation_loss = ValidationLoss(objective, run)
     standing = train(
         objective,
         run.train,
         run.plan(objective, keep_lowest=("train_loss", "validation_loss")),
         run.accelerator,
         folder,
-        measure=lambda: {"validation_loss": validation_loss(objective, run)},
+        measure=lambda: {"validation_loss": validation_loss()},
         title="Pre-training",
         resume=run.resume,
     )
@@ -51,8 +54,8 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
 
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
-    device = run.accelerator.device
-    features, val_features = embed(encoder, run.train, device), embed(encoder, run.validation, device)
+    device, half = run.accelerator.device, reading_precision(run.config.precision)
+    features, val_features = (embed(encoder, feed, device, half=half) for feed in (run.train, run.validation))
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
     head = LinearHead(probe.weight.float(), probe.bias.float())
@@ -60,12 +63,29 @@ def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float
     return head, evaluate(run.validation.labels, predictions)["micro_f1"]
 
 
-def validation_loss(objective: Objective, run: Run) -> float:
+class ValidationLoss:
     """Mean loss over validation in file order, with the prototypes and the queue as they are."""
-    device, documents, size = run.accelerator.device, len(run.validation), run.config.batch_size
-    total = torch.zeros((), device=device)
-    rows = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
-    for batch in ready_batches(run.validation, rows, device):
-        with run.accelerator.autocast():
-            total += objective(batch.to(device)) * len(batch)
-    return total.item() / documents
+
+    def __init__(self, objective: Objective, run: Run) -> None:
+        self.objective, self.run = objective, run
+        self._total = torch.zeros((), device=run.accelerator.device)
+        documents, size = len(run.validation), run.config.batch_size
+        self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
+        self._captured: Captured | None = None
+        if run.accelerator.device.type == "cuda":
+            self._captured = Captured(self._add, size, int(run.validation.lengths.max()))
+
+    def __call__(self) -> float:
+        """The loss of the objective as it is now."""
+        self._total.zero_()
+        device = self.run.accelerator.device
+        for batch in ready_batches(self.run.validation, self._batches, device):
+            if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself:
+                self._captured(batch)
+            else:
+                self._add(batch.to(device))
+        return self._total.item() / len(self.run.validation)
+
+    def _add(self, batch: Batch) -> None:
+        with self.run.accelerator.autocast():
+            self._total += self.objective(batch) * len(batch)

@@ -8,7 +8,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
 from abalone.config import Precision
-from abalone.device import choose_device
+from abalone.device import choose_device, cpu_is_faster_in_bf16
 
 _ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 
@@ -20,7 +20,7 @@ def make_accelerator(
 
     Args:
         device: "auto", or what torch calls it: "cpu", "cuda", "cuda:1", "mps".
-        precision: "auto" is bf16 where the hardware has instructions for it, fp32 elsewhere.
+        precision: "auto" is bf16 where the hardware is faster with it, fp32 elsewhere.
         tracker_folder: where TensorBoard files go; none are written where left out.
     """
     chosen = choose_device(device)
@@ -54,4 +54,4 @@ def _choose_precision(device: torch.device, precision: Precision) -> Precision:
         return precision
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if device.type == "cpu" and torch.cpu._is_avx512_bf16_supported() else "fp32"
+    return "bf16" if device.type == "cpu" and cpu_is_faster_in_bf16() else "fp32"

@@ -11,6 +11,8 @@ from abalone.model.feed import Batch
 from abalone.training.capture import Captured
 from abalone.training.objectives import Objective
 
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -63,12 +65,15 @@ class Step:
         self._loss_sum = torch.zeros((), dtype=whole, device=device)
         self._batch = torch.zeros((), dtype=torch.long, device=device)
         self._wrong = torch.full((2,), -1, dtype=torch.long, device=device)  # first batch: loss, gradient
+        if on_gpu:
+            objective.keep_half_weights(HALVES.get(accelerator.mixed_precision))
         self._captured: Captured | None = None
         if on_gpu and accumulation == 1 and accelerator.scaler is None:
             self._captured = Captured(self._whole_step, batch_size, longest)
 
     def begin(self, batch: int, loss_sum: float) -> None:
         """Count from here: so many batches of the epoch are done, with this sum of losses."""
+        self.objective.refresh_half_weights()  # the others may have been read from a checkpoint
         self._loss_sum.fill_(loss_sum)
         self._batch.fill_(batch)
         self._wrong.fill_(-1)
@@ -99,6 +104,11 @@ class Step:
         wrong_loss, wrong_gradient = (None if batch < 0 else batch for batch in self._wrong.tolist())
         return Tally(self._loss_sum.item(), wrong_loss, wrong_gradient)
 
+    def end(self) -> None:
+        """Let go of what only further steps would need."""
+        self.objective.keep_half_weights(None)
+        self._captured = None
+
     def _whole_step(self, batch: Batch) -> None:
         self._add_gradient(batch, share=1.0)
         self._update()
@@ -110,9 +120,11 @@ class Step:
         self._loss_sum += loss.detach() * len(batch)
         self._note(0, loss)
         self.accelerator.backward(loss * share if share != 1 else loss)
-        self.objective.after_batch(batch)
+        with self.accelerator.autocast():
+            self.objective.after_batch(batch)
 
     def _update(self) -> None:
+        self.objective.before_step()
         if self._fused:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)

@@ -1,0 +1,185 @@
+"""Contrastive pre-training steps, against a plain implementation in the same run: speed, memory, and the same losses.
+
+`BENCH_ENCODER` names the encoder for the losses on real data, where the packaged one is not installed.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from transformers import AutoModel, BertConfig, PreTrainedModel
+
+from abalone import load_corpus
+from abalone.config import Config, Precision
+from abalone.data.batches import shuffled_batches
+from abalone.data.tokens import TokenArray, tokenize
+from abalone.model.encoder import TextEncoder, load_encoder
+from abalone.model.feed import TokenFeed, make_batch, ready_batches
+from abalone.training.capture import own_stream
+from abalone.training.engine import Plan, parameter_groups
+from abalone.training.objectives import Objective
+from abalone.training.processes import make_accelerator
+from abalone.training.step import Step
+from benchmarks.measure import Line, show
+from benchmarks.plain import PlainPretraining, rectangle
+
+MAX_LENGTH, BATCH, QUEUE, LABELS = 300, 32, 512, 54
+PLAN = Plan(epochs=80, batch_size=BATCH, learning_rate=5e-5, head_learning_rate=5e-5, schedule="cosine")
+SIZES: dict[str, dict[str, Any]] = {
+    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+    "MiniLM-L6": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+}
+PROMISED = {"base": "≥ 4.5×, 1,900/s", "MiniLM-L6": "≥ 8×"}
+STEPS = 300  # over which losses are compared
+Batches = list[np.ndarray]
+
+
+def made_up_documents(documents: int, seed: int = 0) -> TokenFeed:
+    """Random ids; lengths as AAPD's, with a mean of 215 once they are cut at 300; labels with a long tail."""
+    random = np.random.default_rng(seed)
+    lengths = np.clip(random.normal(217, 66, documents), 30, None).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = TokenArray(random.integers(1000, 30_000, offsets[-1]).astype(np.uint16), offsets, (101,), (102,))
+    popularity = 1 / np.arange(1, LABELS + 1)
+    labels = random.random((documents, LABELS)) < 2.4 * popularity / popularity.sum()
+    return TokenFeed(tokens, csr_array(labels.astype(np.int32)), MAX_LENGTH)
+
+
+def made_up_model(size: str) -> PreTrainedModel:
+    """BERT of this size, with random weights."""
+    torch.manual_seed(0)
+    model: PreTrainedModel = AutoModel.from_config(
+        BertConfig(**SIZES[size]), attn_implementation="eager", add_pooling_layer=False
+    )
+    return model
+
+
+class Ours:
+    """Our step over a feed, batch after batch."""
+
+    def __init__(self, model: PreTrainedModel, feed: TokenFeed, precision: Precision = "auto") -> None:
+        torch.manual_seed(1)
+        self.feed, self.accelerator = feed, make_accelerator("auto", precision)
+        labels = feed.labels.shape[1]
+        self.objective = Objective(TextEncoder(model, "cls"), labels, "msc", Config(queue_size=QUEUE))
+        self.objective.to(self.accelerator.device).train()
+        self.step = Step(
+            self.objective,
+            parameter_groups(self.objective, PLAN),
+            self.accelerator,
+            clip=PLAN.clip,
+            batch_size=BATCH,
+            longest=int(feed.lengths.max()),
+        )
+
+    def run(self, batches: Batches, after: Callable[[], object] = lambda: None) -> None:
+        """Train on these batches, then wait for the device."""
+        with own_stream(self.accelerator.device):
+            for batch in ready_batches(self.feed, batches, self.accelerator.device):
+                self.step(batch, rate=1.0)
+                after()
+            self.step.read()
+
+    def losses(self, batches: Batches) -> np.ndarray:
+        """The loss of every batch."""
+        sums = [0.0]
+        self.step.begin(0, 0.0)
+        self.run(batches, lambda: sums.append(self.step.read().loss_sum))
+        return np.diff(sums) / BATCH
+
+    def plainly(self, model: PreTrainedModel, precision: torch.dtype) -> PlainPretraining:
+        """The plain implementation with the same weights."""
+        projection, prototypes = self.objective.projection, self.objective.prototypes
+        assert projection is not None
+        assert prototypes is not None
+        device = self.accelerator.device
+        return PlainPretraining(model.to(device).train(), projection, prototypes.weight, QUEUE, precision)
+
+
+def plain_batches(feed: TokenFeed, batches: Batches) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Ids, mask and labels of each batch, padded to the full length."""
+    return [
+        (
+            *rectangle([feed.tokens.document(int(row), MAX_LENGTH) for row in rows], MAX_LENGTH, pad_id=0),
+            make_batch(feed, rows).labels,
+        )
+        for rows in batches
+    ]
+
+
+def speed(size: str, steps: int, plain_steps: int, warm_up: int) -> list[Line]:
+    """Documents a second after `warm_up` steps, and what of the device's memory is taken."""
+    on_gpu = torch.cuda.is_available()
+    feed = made_up_documents((warm_up + steps) * BATCH)
+    batches = shuffled_batches(len(feed), BATCH, seed=0, epoch=0)
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    ours = Ours(made_up_model(size), feed)
+    ours.run(batches)  # once through: every graph is recorded
+    start = time.perf_counter()
+    ours.run(batches[warm_up:])
+    fast = steps * BATCH / (time.perf_counter() - start)
+    memory = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else 0.0
+    plain = ours.plainly(made_up_model(size), torch.float16 if on_gpu else torch.float32)
+    del ours
+    given = plain_batches(feed, batches[: warm_up + plain_steps])
+    for batch in given[:warm_up]:
+        plain.step(*batch)
+    start = time.perf_counter()
+    for batch in given[warm_up:]:
+        plain.step(*batch)  # reads its loss, and so waits for the device
+    slow = plain_steps * BATCH / (time.perf_counter() - start)
+    promised = PROMISED[size] if on_gpu else ""
+    lines = [Line(f"{size}: documents a second", f"{slow:,.0f}", f"{fast:,.0f}", f"{fast / slow:.1f}×", promised)]
+    if on_gpu:
+        limit = "< 8 GiB" if size == "base" else ""
+        lines.append(Line("  memory of the device", "", f"{memory:.1f} GiB", "", limit))
+    return lines
+
+
+def agreement() -> list[Line]:
+    """How far the losses of two paths in bf16 are from the plain one in full precision: real data, no dropout."""
+    name = os.environ.get("BENCH_ENCODER", "all-MiniLM-L6-v2")
+    corpus = load_corpus("arxiv-sample")
+
+    def model() -> PreTrainedModel:
+        encoder, _ = load_encoder(name, dropout=0.0)
+        encoder.model.set_attn_implementation("eager")
+        return encoder.model
+
+    feed = TokenFeed(tokenize(corpus.train.texts, load_encoder(name)[1]), corpus.train.labels, MAX_LENGTH)
+    epochs = (shuffled_batches(len(feed), BATCH, seed=0, epoch=epoch, drop_last=True) for epoch in range(2))
+    batches = [batch for epoch in epochs for batch in epoch][:STEPS]
+    given = plain_batches(feed, batches)
+    losses = {}
+    for what, precision in (("exact", torch.float32), ("plain", torch.bfloat16)):
+        plain = Ours(model(), feed).plainly(model(), precision)
+        losses[what] = np.array([plain.step(*batch) for batch in given])
+    losses["ours"] = Ours(model(), feed, "bf16").losses(batches)
+    theirs, mine = (float(np.abs(losses[what] - losses["exact"]).mean()) for what in ("plain", "ours"))
+    first, last = losses["exact"][:20].mean(), losses["exact"][-20:].mean()
+    what = f"losses of {STEPS} steps on real data ({first:.2f} → {last:.2f}): mean error of bf16"
+    return [Line(what, f"{theirs:.2e}", f"{mine:.2e}", f"{mine / theirs:.2f}×", "≤ 1.5×")]
+
+
+def main() -> None:
+    if torch.cuda.is_available():
+        where = torch.cuda.get_device_name()
+        lines = [*speed("base", 400, 20, 20), *speed("MiniLM-L6", 600, 40, 20), *agreement()]
+    else:
+        where = "CPU, full precision against auto"
+        lines = speed("MiniLM-L6", 3, 2, 1)
+    show(
+        f"Pre-training with L_MSC, batch {BATCH}, lengths like AAPD's, on {where}\n"
+        "plain: padded to 300, eager attention, fp16 on a GPU, the momentum encoder parameter by parameter",
+        lines,
+    )
+
+
+if __name__ == "__main__":
+    main()

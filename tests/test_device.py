@@ -1,0 +1,32 @@
+import pytest
+import torch
+
+import abalone.device
+from abalone.device import choose_device, cpu_is_faster_in_bf16, reading_precision
+
+
+def test_a_processor_without_the_instructions_is_not_tried(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    cpu_is_faster_in_bf16.cache_clear()
+    assert not cpu_is_faster_in_bf16()
+    cpu_is_faster_in_bf16.cache_clear()
+
+
+@pytest.mark.parametrize(("half", "faster"), [(1.0, True), (3.0, False)])
+def test_the_faster_precision_is_found_by_trying(half, faster, monkeypatch):
+    """A clock that runs on by two seconds for each product in full precision, and by `half` for the others."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    ticks = iter([0.0, 2.0] * 5 + [0.0, half] * 5)
+    monkeypatch.setattr(abalone.device.time, "perf_counter", lambda: next(ticks))
+    cpu_is_faster_in_bf16.cache_clear()
+    assert cpu_is_faster_in_bf16() == faster
+    cpu_is_faster_in_bf16.cache_clear()
+
+
+def test_texts_are_read_in_full_precision_unless_another_is_named():
+    assert [reading_precision(name) for name in ("auto", "fp32", "bf16")] == [None, None, torch.bfloat16]
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(ValueError, match="no device is called 'nowhere'"):
+        choose_device("nowhere")
