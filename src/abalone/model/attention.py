@@ -6,30 +6,51 @@ from torch import Tensor
 
 from abalone.model.packed import Packed
 
+SHORT, WIDTHS = 512, (32, 64)  # tokens of a piece, and widths of a head, for which our kernels are made
+
 
 class PieceAttention:
     """softmax(q·kᵀ/√d + bias)·v within each piece. Made once a batch, for all its layers.
 
-    On CUDA in half precision a variable-length kernel reads the packed tokens as they are. It knows no position
-    bias, and other devices do not have it: there the pieces are padded to a rectangle for this one product, which is
-    a few hundredths of a layer's arithmetic.
+    On CUDA in half precision kernels of variable length read the packed tokens as they are: ours for short pieces,
+    torch's for the rest. They know no position bias, and other devices do not have them: there the pieces are padded
+    to a rectangle for this one product, which is a few hundredths of a layer's arithmetic.
 
     Args:
         layout: where the pieces are.
         dtype: of queries, keys and values.
         bias: [heads, T, T], added before the softmax.
         dropout: share of the softmax that is dropped.
+        ours: whether our kernels can be used.
     """
 
-    def __init__(self, layout: Packed, dtype: torch.dtype, *, bias: Tensor | None = None, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        layout: Packed,
+        dtype: torch.dtype,
+        *,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+        ours: bool = False,
+    ) -> None:
         self.layout, self.dropout = layout, dropout
         halved = dtype in (torch.bfloat16, torch.float16)
         self.packed = layout.starts.is_cuda and halved and bias is None
+        self.ours = ours and self.packed and layout.longest <= SHORT
         self._mask = None if self.packed else _mask(layout, dtype, bias)
 
-    def __call__(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """[N, heads, d] each → [N, h]."""
+    def __call__(self, projected: tuple[Tensor, ...], seed: Tensor | None = None) -> Tensor:
+        """One product [N, 3, heads, d], or three [N, 1, heads, d] → [N, h].
+
+        Args:
+            seed: one whole number on the device, from which the dropout of our kernels follows.
+        """
         layout = self.layout
+        if self.ours and seed is not None and len(projected) == 1 and projected[0].shape[3] in WIDTHS:
+            from abalone.model.attention_kernels import packed_attention
+
+            return packed_attention(projected[0], layout.starts, layout.longest, seed, self.dropout)
+        queries, keys, values = (x for product in projected for x in product.unbind(1))  # [N, heads, d] each
         if self.packed:
             return self._within(queries, keys, values, layout.starts, layout.longest)
         q, k, v = (layout.pad(x).transpose(1, 2) for x in (queries, keys, values))  # [P, heads, T, d]

@@ -181,7 +181,7 @@ def embed(
 
 @contextmanager
 def _reading(device: torch.device, half: torch.dtype | None) -> Iterator[None]:
-    """Half precision if asked for; else full, in which GPUs multiply as TF32: exact to three digits, and many times as fast."""
+    """Half precision if asked for; else full, in which a GPU multiplies as TF32: to three digits, and far faster."""
     if half is not None:
         with torch.autocast(device.type, half):
             yield

@@ -35,7 +35,7 @@ class Settings:
     eps: float  # of the norms
     dropout: float  # 0 where nothing is trained
     dtype: torch.dtype  # of the products; norms, and what they add up, are in full precision
-    seeds: Tensor | None  # two a layer, where kernels of ours do the work between products
+    seeds: Tensor | None  # [layers, 3], where kernels of ours do the work between products
 
 
 def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halves: HalfWeights | None = None) -> Tensor:
@@ -55,13 +55,14 @@ def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halve
         eps=config.layer_norm_eps,
         dropout=config.hidden_dropout_prob if model.training else 0.0,
         dtype=dtype,
-        seeds=_seeds(2 * len(parts), batch, dtype) if config.hidden_act == "gelu" else None,
+        seeds=_seeds(len(parts), batch, dtype),
     )
     with torch.autocast(device, enabled=False):
         embedded = _embedded(model, batch, settings)
         states = States(embedded, embedded.to(dtype))
         dropout = config.attention_probs_dropout_prob if model.training else 0.0
-        attention = PieceAttention(batch, dtype, bias=_position_bias(model, batch), dropout=dropout)
+        bias, ours = _position_bias(model, batch), settings.seeds is not None
+        attention = PieceAttention(batch, dtype, bias=bias, dropout=dropout, ours=ours)
         for number, part in enumerate(parts):
             if halves is not None and halves.dtype is dtype:
                 weights = halves.layers[number]
@@ -72,11 +73,11 @@ def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halve
     return states.whole
 
 
-def _seeds(count: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
+def _seeds(layers: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
     """Random numbers on the device, for a batch whose layers can use our kernels; none for others."""
     if not batch.starts.is_cuda or dtype is torch.float32 or find_spec("triton") is None:
         return None
-    return torch.randint(2**62, (count,), device=batch.starts.device)
+    return torch.randint(2**62, (layers, 3), device=batch.starts.device)
 
 
 def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
@@ -98,7 +99,8 @@ def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
 def _layer(states: States, weights: LayerWeights, attention: PieceAttention, settings: Settings, number: int) -> States:
     """[N, h] → [N, h]."""
     projected = _project(states.read, weights.projections, weights.projection_biases, settings)
-    return _feed_forward(attention(*projected), states, weights, settings, number)
+    seed = None if settings.seeds is None else settings.seeds[number, :1]
+    return _feed_forward(attention(projected, seed), states, weights, settings, number)
 
 
 def _layer_of_firsts(
@@ -107,28 +109,27 @@ def _layer_of_firsts(
     """[N, h] → [P, h]: keys and values of all tokens, everything else of the first ones alone."""
     hidden = states.read.shape[1]
     projection, bias = torch.cat(weights.projections), torch.cat(weights.projection_biases)
-    keys, values = _project(states.read, (projection[hidden:],), (bias[hidden:],), settings)
+    keys, values = _project(states.read, (projection[hidden:],), (bias[hidden:],), settings)[0].unbind(1)
     firsts = States(*(kind.index_select(0, attention.layout.firsts) for kind in states))  # [P, h]
-    (queries,) = _project(firsts.read, (projection[:hidden],), (bias[:hidden],), settings)
+    (queries,) = _project(firsts.read, (projection[:hidden],), (bias[:hidden],), settings)[0].unbind(1)
     return _feed_forward(attention.of_firsts(queries, keys, values), firsts, weights, settings, number)
 
 
 def _project(
     states: Tensor, weights: tuple[Tensor, ...], biases: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, ...]:
-    """[n, h] → [n, heads, d] for each h rows of the weights."""
+    """[n, h] → [n, k, heads, d] for every k·h rows of weights."""
     shape = (len(states), -1, settings.heads, states.shape[1] // settings.heads)
-    products = (F.linear(states, weight, bias).view(shape) for weight, bias in zip(weights, biases, strict=True))
-    return tuple(projected for product in products for projected in product.unbind(1))
+    return tuple(F.linear(states, weight, bias).view(shape) for weight, bias in zip(weights, biases, strict=True))
 
 
 def _feed_forward(attended: Tensor, states: States, weights: LayerWeights, settings: Settings, number: int) -> States:
     """Everything in a layer after attention, [n, h] → [n, h]."""
     w = weights
     norm, last_norm = (w.attention_norm, w.attention_norm_bias), (w.norm, w.norm_bias)
-    states = _add_and_normalise(attended, w.output, w.output_bias, states, norm, settings, 2 * number)
+    states = _add_and_normalise(attended, w.output, w.output_bias, states, norm, settings, (number, 1))
     inner = _activate(states.read, w.up, w.up_bias, settings)
-    return _add_and_normalise(inner, w.down, w.down_bias, states, last_norm, settings, 2 * number + 1)
+    return _add_and_normalise(inner, w.down, w.down_bias, states, last_norm, settings, (number, 2))
 
 
 def _add_and_normalise(
@@ -138,14 +139,14 @@ def _add_and_normalise(
     states: States,
     norm: tuple[Tensor, Tensor],
     settings: Settings,
-    place: int,
+    place: tuple[int, int],
 ) -> States:
-    """LayerNorm(dropout(x·Wᵀ + b) + states), in full precision, where a half would lose what small updates add up to."""
+    """LayerNorm(dropout(x·Wᵀ + b) + states), in full precision: halves would lose what small updates add up to."""
     eps, dropout = settings.eps, settings.dropout
     if settings.seeds is not None:
         from abalone.model.kernels import add_and_normalise
 
-        mixed, seed = F.linear(x, weight), settings.seeds[place : place + 1]
+        mixed, seed = F.linear(x, weight), settings.seeds[place].unsqueeze(0)
         return States(*add_and_normalise(mixed, bias, states.whole, *norm, seed, eps=eps, dropout=dropout))
     mixed = F.linear(x, weight, bias.to(x.dtype))
     if dropout > 0:
@@ -156,7 +157,7 @@ def _add_and_normalise(
 
 def _activate(x: Tensor, weight: Tensor, bias: Tensor, settings: Settings) -> Tensor:
     """activation(x·Wᵀ + b)."""
-    if settings.seeds is not None:
+    if settings.seeds is not None and settings.activation is F.gelu:
         from abalone.model.kernels import gelu
 
         return gelu(F.linear(x, weight), bias)

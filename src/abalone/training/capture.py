@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 
@@ -34,7 +35,7 @@ class Aside:
     def __init__(self, work: Callable[[], object]) -> None:
         self._stream: torch.cuda.Stream | None = None
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            self._stream = torch.cuda.Stream()
+            self._stream = _second_stream(torch.cuda.current_device())
             self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # None: where we are
             work()
@@ -43,6 +44,12 @@ class Aside:
         """Go on only when it is done; necessary before the recording ends."""
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
+
+
+@cache
+def _second_stream(device: int) -> torch.cuda.Stream:
+    """The same for all recordings: memory that one of them took on it is free for the next, and for it alone."""
+    return torch.cuda.Stream(device)
 
 
 class Captured:
@@ -73,21 +80,26 @@ class Captured:
             self._plain_calls += 1
             self.function(batch.to(device))
             return
-        size = -(-len(batch.documents.tokens) // self.grain) * self.grain
-        if size not in self._graphs:
-            self._graphs[size] = self._record(batch, size, device)
-        graph, place = self._graphs[size]
+        sizes = [self._filled_up(len(batch.documents.tokens))]
+        if not self._graphs:  # the largest first: the others then find room in the memory it took
+            torch.cuda.empty_cache()
+            sizes.insert(0, self._filled_up(self.documents * self.longest))
+        for size in sizes:
+            if size not in self._graphs:
+                self._graphs[size] = self._record(batch, size, device)
+        graph, place = self._graphs[sizes[-1]]
         _put(batch, place)
         graph.replay()
+
+    def _filled_up(self, tokens: int) -> int:
+        return -(-tokens // self.grain) * self.grain
 
     def _record(self, batch: Batch, size: int, device: torch.device) -> tuple[torch.cuda.CUDAGraph, Batch]:
         tokens = batch.documents.tokens
         place = Batch(
             Packed(
                 torch.zeros(size, *tokens.shape[1:], dtype=tokens.dtype, device=device),
-                torch.zeros(self.documents + 2, dtype=torch.int32, device=device).index_fill_(
-                    0, torch.tensor([self.documents + 1], device=device), size
-                ),
+                torch.tensor([0] * (self.documents + 1) + [size], dtype=torch.int32, device=device),
                 self.longest,
                 self.documents,
                 filled=True,
