@@ -1,0 +1,194 @@
+"""`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from abalone.cli.app import app
+from abalone.cli.corpus import (
+    Data,
+    DataPath,
+    LabelColumn,
+    LabelSeparator,
+    SkipBadRows,
+    SplitColumn,
+    TextColumn,
+    read_and_tell,
+)
+
+if TYPE_CHECKING:
+    from abalone.experiments.results import Results
+    from abalone.experiments.runner import Outcome
+
+FAILED = 1  # exit status
+GRID, HOW = "The grid, the paper's by default", "How to run"
+T = TypeVar("T", int, float)
+
+
+@app.command()
+def reproduce(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="datasets, ablation, comparison, representation, imbalance, or all of them."
+        ),
+    ],
+    data: Data,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where results and tables are kept.")],
+    encoder: Annotated[
+        str | None, typer.Option(help="A folder or a hub name; all-MiniLM-L6-v2.", show_default=False)
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, as in the paper, or mean.", show_default=False)] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Other settings as YAML, such as max_length.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="What is printed: markdown, csv or latex; all three are written.")
+    ] = "markdown",
+    print_only: Annotated[
+        bool, typer.Option("--print-only", help="Make the tables from what is stored in DIR; DATA is not read.")
+    ] = False,
+    rows: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Only these rows: MSC,BCE.", rich_help_panel=GRID)
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="LIST", help="0,1,2", rich_help_panel=GRID)] = None,
+    temperatures: Annotated[str | None, typer.Option(metavar="LIST", help="0.07,0.1,0.2", rich_help_panel=GRID)] = None,
+    learning_rates: Annotated[str | None, typer.Option(metavar="LIST", help="5e-5,2e-5", rich_help_panel=GRID)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="80, of contrastive training; no stage gets more.", rich_help_panel=GRID)
+    ] = None,
+    baseline_epochs: Annotated[
+        str | None, typer.Option(metavar="LIST", help="10,40,80, of the supervised losses.", rich_help_panel=GRID)
+    ] = None,
+    finetune_epochs: Annotated[
+        str | None, typer.Option(metavar="LIST", help="5,10, of fine-tuning.", rich_help_panel=GRID)
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, on the same device.", rich_help_panel=HOW)] = 1,
+    stop_after: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", min=0, help="Start no run after this long.", rich_help_panel=HOW),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda …", rich_help_panel=HOW)] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16", rich_help_panel=HOW)] = None,
+    path: DataPath = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    label_separator: LabelSeparator = None,
+    skip_bad_rows: SkipBadRows = False,
+) -> None:
+    """Regenerate a table or figure of the paper on DATA.
+
+    Finished runs are kept in DIR/results.jsonl and never done twice; an interrupted command goes on where it was.
+    """
+    from abalone.config import Config
+    from abalone.data.benchmarks import BENCHMARKS
+    from abalone.device import choose_device
+    from abalone.experiments.grid import Grid, wanted_runs
+    from abalone.experiments.identity import CorpusCard
+    from abalone.experiments.layout import FORMATS
+    from abalone.experiments.paper import PUBLISHED
+    from abalone.experiments.reproduce import TABLES, chosen_experiments, present, run_experiments
+    from abalone.experiments.results import RESULTS, Results
+    from abalone.experiments.rows import refuse_decided, row_names
+    from abalone.experiments.view import View
+
+    # Everything that can be wrong with the options is said before anything slow.
+    if table not in {*TABLES, "all"}:
+        raise ValueError(f"no table is called {table!r}; there are {', '.join(TABLES)}, and all")
+    if form not in FORMATS:
+        raise ValueError(f"no format is called {form!r}; there are {', '.join(FORMATS)}")
+    names = TABLES if table == "all" else (table,)
+    experiments = chosen_experiments(names, None if rows is None else row_names(rows.split(",")))
+    if {"representation", "imbalance"} & {experiment.name for experiment in experiments} and not find_spec(
+        "matplotlib"
+    ):
+        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'")
+    given = {"encoder": encoder, "pooling": pooling, "device": device, "precision": precision}
+    base = (Config() if config is None else Config.from_yaml(config)).replace(
+        **{name: value for name, value in given.items() if value is not None}
+    )
+    refuse_decided(base)
+    tried = {
+        "seeds": _numbers("seeds", seeds, int),
+        "temperatures": _numbers("temperatures", temperatures, float),
+        "learning_rates": _numbers("learning_rates", learning_rates, float),
+        "epochs": epochs,
+        "baseline_epochs": _numbers("baseline_epochs", baseline_epochs, int),
+        "finetune_epochs": _numbers("finetune_epochs", finetune_epochs, int),
+    }
+    grid = Grid(**{name: value for name, value in tried.items() if value is not None}).capped()  # type: ignore[arg-type]
+
+    outcome = None
+    if not print_only:
+        choose_device(base.device)
+        corpus = read_and_tell(
+            data,
+            path=path,
+            text_column=text_column,
+            label_column=label_column,
+            split_column=split_column,
+            label_separator=label_separator,
+            skip_bad_rows=skip_bad_rows,
+        )
+        try:
+            outcome = run_experiments(
+                experiments,
+                corpus,
+                grid,
+                base,
+                output,
+                published=PUBLISHED.get(corpus.name) if data in BENCHMARKS else None,
+                jobs=jobs,
+                stop_after=stop_after,
+                tell=lambda line: typer.echo(line, err=True),
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command goes on where it was") from None
+    card = CorpusCard.load(output)
+    results = Results(output / RESULTS, card.fingerprint)
+    wanted = wanted_runs(experiments, grid, base, results)
+    # Rows that train nothing fit any grid, so they say nothing about whether this one is stored.
+    if print_only and wanted and not any(map(results.get, [run for run in wanted if run.config.epochs] or wanted)):
+        raise ValueError(_what_is_stored(results))
+    for made in present(names, experiments, View(card, grid, base, results), output):
+        typer.echo(FORMATS[form][1](made))
+    typer.echo(f"written to {output}", err=True)
+    if outcome is not None:
+        _tell_outcome(outcome)
+
+
+def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T, ...] | None:
+    if given is None:
+        return None
+    try:
+        return tuple(kind(part) for part in given.split(","))
+    except ValueError:
+        whole = "whole numbers" if kind is int else "numbers"
+        raise ValueError(f"--{name.replace('_', '-')} must be {whole} with commas between, got {given!r}") from None
+
+
+def _what_is_stored(results: "Results") -> str:
+    """A table of dashes helps nobody: say what is there, so that the options can be mended."""
+    configs = [record["config"] for record in results.all()]
+    kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
+    found = "; ".join(kinds) or "nothing"
+    return f"no stored run has these settings; stored is: {found}. Give the options of that command again."
+
+
+def _tell_outcome(outcome: "Outcome") -> None:
+    """What was not done, and why; a failed run is status 1."""
+    from abalone.experiments.work import run_folder
+
+    if outcome.left:
+        typer.echo(f"{outcome.left} runs are left: the same command goes on with them", err=True)
+    if not outcome.failures:
+        return
+    typer.echo(f"{len(outcome.failures)} runs failed, and are tried again by the same command:", err=True)
+    for failure in outcome.failures:
+        typer.echo(f"  {failure.task.run}: {failure.message}", err=True)
+        typer.echo(f"    see {run_folder(failure.task.key)}", err=True)
+    raise typer.Exit(FAILED)

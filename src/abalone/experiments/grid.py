@@ -1,0 +1,198 @@
+"""From a table to its runs: the paper's grid, a smaller one where asked for, and the choice among settings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from statistics import fmean
+from typing import Any, Protocol
+
+from abalone.config import Config
+from abalone.experiments.rows import LEXICAL, ROWS, Experiment, Row
+
+TEMPERATURE = 0.1  # of everything but the ablation: the paper's best
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is tried. The defaults are the paper's; `caption` says where a smaller one differs."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    temperatures: tuple[float, ...] = (0.07, 0.1, 0.2)  # of the ablation
+    learning_rates: tuple[float, ...] = (5e-5, 2e-5)  # of the encoder; the ablation takes the first
+    epochs: int = 80  # contrastive; no other stage gets more
+    baseline_epochs: tuple[int, ...] = (10, 40, 80)
+    finetune_epochs: tuple[int, ...] = (5, 10)
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            values = getattr(self, entry.name)
+            if entry.name == "epochs":
+                values = (values,)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{entry.name} must be different values, one at least, got {values}")
+            if min(values) < 0 or (entry.name != "seeds" and min(values) == 0):
+                raise ValueError(f"{entry.name} must be above 0, got {min(values)}")
+
+    def capped(self) -> "Grid":
+        """The same with no stage longer than `epochs`."""
+        return Grid(
+            self.seeds,
+            self.temperatures,
+            self.learning_rates,
+            self.epochs,
+            tuple(dict.fromkeys(min(epochs, self.epochs) for epochs in self.baseline_epochs)),
+            tuple(dict.fromkeys(min(epochs, self.epochs) for epochs in self.finetune_epochs)),
+        )
+
+    def caption(self) -> str:
+        """How this grid differs from the paper's, in words; empty where it does not."""
+        paper = Grid()
+        words = {
+            "epochs": "epochs of contrastive training",
+            "baseline_epochs": "epochs of the supervised losses",
+            "finetune_epochs": "epochs of fine-tuning",
+            "temperatures": "temperatures of the ablation",
+            "learning_rates": "learning rates of the encoder",
+        }
+        differences = [
+            f"{what} {_shown(getattr(self, name))} (the paper: {_shown(getattr(paper, name))})"
+            for name, what in words.items()
+            if getattr(self, name) != getattr(paper, name)
+        ]
+        if len(self.seeds) != len(paper.seeds):
+            differences.append(f"seeds {len(self.seeds)} (the paper: {len(paper.seeds)})")
+        return "; ".join(differences)
+
+
+def _shown(values: object) -> str:
+    return ", ".join(f"{value:g}" for value in (values if isinstance(values, tuple) else (values,)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model to be trained and scored.
+
+    Args:
+        row: the line it belongs to.
+        config: its settings, seed included.
+        starts_from: the settings of the pre-training whose encoder it goes on with.
+        keep_encoder: whether a fine-tuning row goes on from it.
+    """
+
+    row: str
+    config: Config
+    starts_from: Config | None = None
+    keep_encoder: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        row, config = ROWS[self.row], self.config
+        parts = [self.row]
+        if row.kind == "contrastive":
+            parts.append(f"τ={config.temperature:g}")
+        if row.kind not in ("lexical", "frozen"):
+            parts += [f"lr={config.learning_rate:g}", f"epochs={config.epochs}"]
+        return f"{', '.join(parts)}, seed {config.seed}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of the grid with a run for each seed."""
+
+    settings: Mapping[str, float]
+    runs: tuple[Run, ...]
+
+
+class Scored(Protocol):
+    """What is known of finished runs."""
+
+    def validation_micro_f1(self, run: Run) -> float | None:
+        """Micro-F1 on validation at 0.5; None if the run is not finished."""
+        ...
+
+
+def points(row: Row, experiment: Experiment, grid: Grid, base: Config, done: Scored) -> list[Point] | None:
+    """What a row goes through; None as long as what it starts from is not chosen."""
+    if row.kind in ("lexical", "frozen"):
+        plain = Config(objective=LEXICAL, encoder="none") if row.kind == "lexical" else base
+        return [Point({}, tuple(Run(row.name, plain.replace(epochs=0, seed=seed)) for seed in grid.seeds))]
+    starts = _starts(row, experiment, grid, base, done)
+    if starts is None:
+        return None
+    goes_on = any(other.starts_from == row.name for other in ROWS.values())
+    found = []
+    for settings in _settings(row, experiment, grid):
+        changes = {"temperature": TEMPERATURE, **row.settings, **settings}
+        kept = goes_on and changes["temperature"] == TEMPERATURE
+        runs = (Run(row.name, base.replace(**changes, seed=seed), start, kept) for seed, start in starts.items())
+        found.append(Point(settings, tuple(runs)))
+    return found
+
+
+def _starts(
+    row: Row, experiment: Experiment, grid: Grid, base: Config, done: Scored
+) -> dict[int, Config] | dict[int, None] | None:
+    """By seed, the pre-training that a row starts from; None as long as it cannot be chosen."""
+    if row.starts_from is None:
+        return dict.fromkeys(grid.seeds)
+    before = points(ROWS[row.starts_from], experiment, grid, base, done)
+    if before is None:
+        return None
+    # With a single setting there is nothing to choose, and a seed need not wait for the others.
+    if len(before) > 1 and any(len(finished_scores(point, done)) < len(point.runs) for point in before):
+        return None
+    start = choose(before, done) or before[0]
+    return {run.config.seed: run.config for run in start.runs}
+
+
+def _settings(row: Row, experiment: Experiment, grid: Grid) -> Iterator[dict[str, Any]]:
+    if experiment.varies == "temperature":
+        for temperature in grid.temperatures:
+            yield {"temperature": temperature, "learning_rate": grid.learning_rates[0], "epochs": grid.epochs}
+        return
+    epochs = {"supervised": grid.baseline_epochs, "finetuned": grid.finetune_epochs}.get(row.kind, (grid.epochs,))
+    rates = grid.learning_rates
+    if experiment.varies == "seed":
+        epochs, rates = epochs[-1:], rates[:1]
+    for rate, number in product(rates, epochs):
+        yield {"learning_rate": rate, "epochs": number}
+
+
+def choose(candidates: Sequence[Point], done: Scored) -> Point | None:
+    """The point with the best validation micro-F1 at 0.5 averaged over seeds, as in the paper.
+
+    While some runs are missing only points with the most finished seeds are compared. None if nothing is finished.
+    """
+    scores = {number: finished_scores(point, done) for number, point in enumerate(candidates)}
+    most = max(map(len, scores.values()))
+    if most == 0:
+        return None
+    return candidates[max((n for n in scores if len(scores[n]) == most), key=lambda n: fmean(scores[n]))]
+
+
+def finished_scores(point: Point, done: Scored) -> list[float]:
+    """The validation micro-F1 of the finished runs of a point."""
+    return [score for run in point.runs if (score := done.validation_micro_f1(run)) is not None]
+
+
+def needed(experiment: Experiment) -> list[Row]:
+    """The rows of an experiment and those they start from, each once."""
+    rows: dict[str, Row] = {}
+    for row in experiment.rows:
+        if row.starts_from is not None:
+            rows.setdefault(row.starts_from, ROWS[row.starts_from])
+        rows.setdefault(row.name, row)
+    return list(rows.values())
+
+
+def wanted_runs(experiments: Sequence[Experiment], grid: Grid, base: Config, done: Scored) -> list[Run]:
+    """Every run that is known to be needed by now, finished or not, each once.
+
+    First seeds come first, so that a table that is stopped early has something of every row.
+    """
+    runs: dict[tuple[Config, Config | None], Run] = {}
+    for experiment in experiments:
+        for row in needed(experiment):
+            for point in points(row, experiment, grid, base, done) or ():
+                for run in point.runs:
+                    runs.setdefault((run.config, run.starts_from), run)
+    return sorted(runs.values(), key=lambda run: grid.seeds.index(run.config.seed))

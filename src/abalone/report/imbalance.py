@@ -1,0 +1,86 @@
+"""Positives, attraction and repulsion of every label, from head to tail."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from abalone.data.cache import written_whole
+from abalone.evaluation.groups import THIRDS
+from abalone.report.clustering import MARKS
+from abalone.report.clustering import SHADES as LINE_SHADES
+from abalone.report.tail import SHADES as THIRD_SHADES
+from abalone.report.tail import picture_format, thirds
+
+SMOOTHED = 6  # a line averages over a sixth of the labels: single rare ones have a handful of test documents
+
+
+def draw_imbalance(
+    frequencies: Sequence[int],
+    panels: Mapping[str, Mapping[str, Sequence[float | None]]],
+    path: str | Path,
+    *,
+    logarithmic: Sequence[str] = (),
+    title: str = "",
+) -> None:
+    """Draw one panel a measure: a dot a label, most frequent first, and a running mean for each method.
+
+    Args:
+        frequencies: [L], training documents of each label.
+        panels: by heading, then by method: [L], None where nothing is known.
+        path: where to; `.png`, `.svg` or `.pdf`.
+        logarithmic: headings of panels that count over decades; 0 is drawn at their lower edge.
+        title: what stands above the picture.
+    """
+    path = Path(path)
+    form = picture_format(path)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
+
+    order = np.argsort(-np.asarray(frequencies, dtype=np.int64), kind="stable")
+    ranks = np.arange(len(order))
+    # The panel with the most methods has the say in their order, and so in their colours.
+    names = list(dict.fromkeys(name for methods in sorted(panels.values(), key=len, reverse=True) for name in methods))
+    figure = Figure(figsize=(4.2 * len(panels) + 0.8, 3.9), layout="constrained")
+    every = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (heading, methods) in zip(every, panels.items(), strict=True):
+        for third, shade, (start, stop) in zip(THIRDS, THIRD_SHADES, thirds(len(order)), strict=True):
+            if stop > start:
+                axes.axvspan(start - 0.5, stop - 0.5, color=shade, alpha=0.10, linewidth=0)
+                middle = (start + stop - 1) / 2
+                axes.text(middle, 1.01, third, transform=axes.get_xaxis_transform(), ha="center", fontsize=8)
+        for name, values in methods.items():
+            number = names.index(name)
+            shade = LINE_SHADES[number % len(LINE_SHADES)]
+            ranked = np.array([np.nan if values[i] is None else values[i] for i in order], dtype=np.float64)
+            style = {"color": shade, "marker": MARKS[number % len(MARKS)], "markersize": 3, "linestyle": "none"}
+            axes.plot(ranks, ranked, alpha=0.45, markeredgewidth=0, **style)
+            axes.plot(ranks, running_mean(ranked, len(order) // SMOOTHED), color=shade, linewidth=1.8, label=name)
+        if heading in logarithmic:
+            axes.set_yscale("symlog", linthresh=0.1)
+            axes.set_ylim(bottom=-0.02)
+        axes.set_xlim(-0.5, max(1, len(order)) - 0.5)
+        axes.set_title(heading, loc="left", fontsize=10, pad=16)
+        axes.set_xticks([])
+        axes.set_xlabel(f"{len(order):,} labels, most frequent first")
+        axes.spines[["top", "right"]].set_visible(False)
+    if names:
+        handles = {
+            label: handle for axes in every for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        known = [name for name in names if name in handles]
+        figure.legend([handles[name] for name in known], known, loc="outside right center", frameon=False, fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
+    with written_whole(path) as file:
+        figure.savefig(file, format=form, dpi=160)
+
+
+def running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """[L], the mean of what is known among `width` neighbours, or one more; NaN where nothing is."""
+    half = width // 2
+    windows = (values[max(0, i - half) : i + half + 1] for i in range(len(values)))
+    known = (window[~np.isnan(window)] for window in windows)
+    return np.array([window.mean() if len(window) else np.nan for window in known])

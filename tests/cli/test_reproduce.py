@@ -1,0 +1,246 @@
+"""`abalone reproduce` on a tiny encoder: every table, from data to files, and again from what is stored."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import tiny
+from abalone.cli import app
+
+DOCUMENTS = {"train": 80, "val": 30, "test": 30}
+SETTINGS = {
+    "pooling": "mean",
+    "max_length": 16,
+    "queue_size": 16,
+    "projection_dim": 16,
+    "batch_size": 8,
+    "head_learning_rate": 2e-3,
+    "precision": "fp32",
+    "device": "cpu",
+    "checkpoint_seconds": 0,
+}
+SMALL = ["--epochs", "1", "--learning-rates", "2e-3", "--temperatures", "0.1", "--seeds", "0"]
+PATIENCE = 120  # seconds that a slow machine may take to reach a checkpoint
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """A folder with a corpus, an encoder and a configuration."""
+    folder = tmp_path_factory.mktemp("workshop")
+    texts, labels = tiny.corpus(sum(DOCUMENTS.values()))
+    splits = [split for split, documents in DOCUMENTS.items() for _ in range(documents)]
+    rows = zip(texts, labels.toarray(), splits, strict=True)
+    lines = [
+        json.dumps({"text": text, "labels": [f"topic {j}" for j in np.flatnonzero(row)], "split": split})
+        for text, row, split in rows
+    ]
+    (folder / "papers.jsonl").write_text("\n".join(lines))
+    encoder = tiny.save_encoder(folder / "encoder")
+    (folder / "config.yaml").write_text(yaml.safe_dump({"encoder": encoder, **SETTINGS}))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+
+
+def words(workshop: Path, output: Path, table: str, *options: str) -> list[str]:
+    config = str(workshop / "config.yaml")
+    return ["reproduce", table, str(workshop / "papers.jsonl"), "-o", str(output), "--config", config, *options]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def records(output: Path) -> list[dict]:
+    return [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def whole(workshop):
+    """The output of every table at once."""
+    output = workshop / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+        result = run(*words(workshop, output, "all", *SMALL))
+    assert result.exit_code == 0, result.output
+    return output, result
+
+
+def test_every_table_from_data_to_files(whole):
+    output, result = whole
+    tables = ["datasets", "ablation", "ablation-thirds", "comparison", "comparison-thirds", "representation"]
+    for name in [*tables, "clustering", "imbalance", "imbalance-labels"]:
+        for suffix in ("md", "csv", "tex"):
+            assert (output / f"{name}.{suffix}").stat().st_size > 0
+        assert (output / f"{name}.md").read_text() in result.stdout
+    for picture in ("clustering.png", "imbalance.png"):
+        assert (output / picture).read_bytes().startswith(b"\x89PNG")
+    for name in ("ablation", "comparison", "representation"):
+        text = (output / f"{name}.md").read_text()
+        assert "0/1" not in text  # every row has its run
+        assert "epochs of contrastive training 1 (the paper: 80)" in text
+
+
+def test_a_run_is_recorded_with_all_that_is_needed_to_judge_it(whole):
+    stored = {record["row"]: record for record in records(whole[0])}
+    assert len(stored) == len(records(whole[0])) == 15  # each row once, though four tables need some of them
+    record = stored["L_MSC-FT"]
+    assert record["starts_from"]["objective"] == "msc"
+    assert record["config"]["objective"] == "bce"
+    assert record["config"]["encoder"] == "encoder"  # its name, and not where it lies on this machine
+    assert str(whole[0].parent) not in (whole[0] / "results.jsonl").read_text()
+    for split in ("validation", "test"):
+        for cut in ("half", "macro", "micro"):
+            assert {"micro_f1", "macro_f1", "hamming_loss", "macro_f1_tail"} <= record["scores"][split][cut].keys()
+    assert record["epochs_run"] == 1
+    assert record["seconds"] > 0
+    assert record["date"].startswith("20")
+    assert record["machine"]["cpu"]
+    assert {"torch", "transformers", "abalone"} <= record["versions"].keys()
+    assert len(record["clustering"]["silhouette"]) == 10
+    assert len(record["forces"]["attraction"]) == 5
+    assert stored["tf-idf + SVM"]["scores"]["test"]["half"]["macro_f1"] > 0.5
+    assert "clustering" not in stored["tf-idf + SVM"]
+
+
+def test_the_same_command_trains_nothing_again(whole, workshop):
+    output, first = whole
+    before = (output / "results.jsonl").read_bytes()
+    result = run(*words(workshop, output, "all", *SMALL))
+    assert result.exit_code == 0
+    assert (output / "results.jsonl").read_bytes() == before
+    assert result.stdout == first.stdout
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_tables_are_printed_without_the_data(whole, workshop, form):
+    output, _ = whole
+    arguments = words(workshop, output, "ablation", *SMALL, "--print-only", "--format", form)
+    arguments[2] = "gone.jsonl"
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    suffix = {"markdown": "md", "csv": "csv", "latex": "tex"}[form]
+    assert (output / f"ablation.{suffix}").read_text() in result.stdout
+
+
+def test_options_that_fit_nothing_stored_are_told_what_is(whole, workshop):
+    result = run(*words(workshop, whole[0], "ablation", "--print-only", "--epochs", "7"))
+    assert result.exit_code == 2
+    assert "stored is: encoder, mean pooling, 0 epochs; encoder, mean pooling, 1 epochs" in result.stderr
+
+
+def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    rows = ["--rows", "MLM,MSC,MSC-FT,tf-idf"]
+    result = run(*words(workshop, tmp_path / "out", "comparison", *SMALL, *rows, "--jobs", "2"))
+    assert result.exit_code == 0, result.output
+    alone = {record["row"]: record for record in records(whole[0])}
+    together = {record["row"]: record for record in records(tmp_path / "out")}
+    assert set(together) == {"L_MSC", "L_MSC-FT", "tf-idf + SVM"}
+    for row, record in together.items():
+        assert record["scores"] == alone[row]["scores"]
+        assert record["jobs"] == 2
+    assert "[3/3]" in result.stderr
+
+
+def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
+    options = [*SMALL, "--rows", "MSC", "--epochs", "6"]
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "whole-cache"))
+    assert run(*words(workshop, tmp_path / "whole", "ablation", *options)).exit_code == 0
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    command = [sys.executable, "-m", "abalone", *words(workshop, tmp_path / "out", "ablation", *options)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        end = time.monotonic() + PATIENCE
+        while not list((tmp_path / "cache").glob("experiments/runs/*/pretraining/validation_loss.safetensors")):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not (tmp_path / "out" / "results.jsonl").exists()
+    result = run(*words(workshop, tmp_path / "out", "ablation", *options))
+    assert result.exit_code == 0, result.output
+    (resumed,) = records(tmp_path / "out")
+    (uninterrupted,) = records(tmp_path / "whole")
+    assert resumed["resumed"]
+    assert not uninterrupted["resumed"]
+    for measured in ("scores", "clustering", "forces", "epochs_run"):
+        assert resumed[measured] == uninterrupted[measured]
+    assert not list((tmp_path / "cache").glob("experiments/runs/*"))
+
+
+def test_a_failing_run_is_reported_and_the_table_printed(workshop, tmp_path, monkeypatch):
+    from abalone.training import pipeline
+
+    fit = pipeline.fit
+
+    def sometimes(config, *args, **kwargs):
+        if config.objective == "base":
+            raise ValueError("the loss is nan")
+        return fit(config, *args, **kwargs)
+
+    monkeypatch.setattr(pipeline, "fit", sometimes)
+    result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL, "--rows", "MLM,Base"))
+    assert result.exit_code == 1
+    assert "1 runs failed" in result.stderr
+    assert "L_Base, τ=0.1, lr=0.002, epochs=1, seed 0: ValueError: the loss is nan" in result.stderr
+    assert "| L_Base | – |" in result.stdout
+    assert [record["row"] for record in records(tmp_path / "out")] == ["L_MLM"]
+
+
+def test_stopping_at_once_trains_nothing(workshop, tmp_path):
+    result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL, "--stop-after", "0"))
+    assert result.exit_code == 0, result.output
+    assert "5 runs are left" in result.stderr
+    assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "0,x"], "--seeds must be whole numbers with commas between, got '0,x'"),
+        (["--rows", "MCS"], "no row is called 'MCS'; did you mean 'L_MSC'?"),
+        (["--rows", "BCE"], "has a row L_BCE"),
+        (["--format", "html"], "no format is called 'html'"),
+        (["--seeds", "1,1"], "seeds must be different values"),
+        (["--pooling", "max"], "pooling must be one of cls, mean"),
+    ],
+)
+def test_slips_of_the_hand_cost_nothing(workshop, tmp_path, options, message):
+    result = run(*words(workshop, tmp_path / "out", "ablation", *options))
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_tables_and_decided_settings(workshop, tmp_path):
+    assert "no table is called 'abblation'" in run(*words(workshop, tmp_path / "out", "abblation")).stderr
+    (tmp_path / "more.yaml").write_text("epochs: 3\n")
+    arguments = words(workshop, tmp_path / "out", "ablation", "--config", str(tmp_path / "more.yaml"))
+    assert "epochs: decided by the rows and the grid" in run(*arguments).stderr
+
+
+def test_a_corpus_without_a_test_split(workshop, tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "w1", "labels": ["a"]}\n' * 20)
+    arguments = words(workshop, tmp_path / "out", "ablation", *SMALL)
+    arguments[2] = str(tmp_path / "train.jsonl")
+    lines = [json.dumps({"text": f"w{i}", "labels": ["a"], "split": s}) for s in ("train", "val") for i in range(20)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "the test split of train is empty" in result.stderr

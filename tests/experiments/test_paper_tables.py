@@ -1,0 +1,135 @@
+"""From stored results to the paper's tables: what is averaged, chosen, set beside and left open."""
+
+from statistics import stdev
+
+import pytest
+from made_up_runs import LABELS, card, finish
+
+from abalone.config import Config
+from abalone.experiments.grid import Grid, points, wanted_runs
+from abalone.experiments.imbalance import imbalance_tables
+from abalone.experiments.layout import Value
+from abalone.experiments.paper import ABLATION as PAPER_ABLATION
+from abalone.experiments.paper import COMPARISON as PAPER_COMPARISON
+from abalone.experiments.results import Results
+from abalone.experiments.rows import ABLATION, COMPARISON, IMBALANCE, REPRESENTATION, ROWS
+from abalone.experiments.tables import (
+    ablation_tables,
+    clustering_table,
+    comparison_tables,
+    datasets_table,
+    representation_table,
+)
+from abalone.experiments.view import View
+
+BASE = Config(encoder="some-encoder", pooling="mean", max_length=64)
+
+
+def view(tmp_path, grid: Grid | None = None, published: str | None = None) -> View:
+    about = card(published)
+    return View(about, grid or Grid(), BASE, Results(tmp_path / "results.jsonl", about.fingerprint))
+
+
+def cell(table, row: str, title: str):
+    line = next(line for line in table.lines if line.name == row)
+    return line.cells[[column.title for column in table.columns].index(title)]
+
+
+def test_the_ablation_averages_over_temperatures_and_seeds(tmp_path):
+    made = view(tmp_path)
+    for run in wanted_runs([ABLATION], made.grid, BASE, made.results):
+        if run.row == "L_MSC":
+            finish(made.results, run, 0.6 + run.config.seed / 10 + (run.config.temperature == 0.2) * 0.03)
+    main, thirds = ablation_tables(made)
+    assert [line.name for line in main.lines] == ["L_MLM", "L_Base", "L_BQueue", "L_BQProto", "L_MSC"]
+    micro = cell(main, "L_MSC", "micro-F1, at 0.5")
+    values = [60 + 10 * seed + extra for seed in range(3) for extra in (0, 0, 3)]
+    assert micro.mean == pytest.approx(sum(values) / 9)
+    assert micro.deviation == pytest.approx(stdev(values))
+    assert cell(main, "L_MSC", "macro-F1, tuned").mean == pytest.approx(micro.mean + 10)
+    assert cell(main, "L_MSC", "Hamming ×10³, at 0.5").mean == pytest.approx(1000 - 10 * micro.mean)
+    assert cell(main, "L_MSC", "runs") == "9/9"
+    assert cell(main, "L_Base", "micro-F1, at 0.5") is None
+    assert cell(main, "L_Base", "runs") == "0/9"
+    assert cell(main, "L_MLM", "runs") == "0/3"
+    assert cell(thirds, "L_MSC", "tail, at 0.5").mean == pytest.approx(micro.mean)
+    assert "9 runs, 2026-01-02, a processor, 9 min" in main.caption
+    assert "some-encoder, mean pooling, max_length 64" in main.caption
+
+
+def test_the_comparison_shows_the_setting_that_validation_chose(tmp_path):
+    made = view(tmp_path)
+    for run in wanted_runs([COMPARISON], made.grid, BASE, made.results):
+        if run.row == "L_BCE":
+            chosen = (run.config.learning_rate, run.config.epochs) == (2e-5, 40)
+            finish(made.results, run, 0.8 if chosen else 0.6, test=0.5 if chosen else 0.9)
+    main, _ = comparison_tables(made)
+    assert cell(main, "L_BCE", "setting") == "lr 2e-05, epochs 40"
+    assert cell(main, "L_BCE", "micro-F1, at 0.5") == Value(50.0, 0.0)  # and not the better test score of the others
+    assert cell(main, "L_BCE", "runs") == "3/3"
+    assert cell(main, "L_MSC-FT", "setting") == "waits for its start"
+    assert [heading for heading, _ in main.sections] == [
+        "Supervised loss",
+        "Contrastive loss",
+        "Ours",
+        "Beyond the paper",
+    ]
+
+
+def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
+    theirs = cell(ablation_tables(view(tmp_path, published="AAPD"))[0], "L_MSC", "macro-F1, the paper")
+    assert theirs == Value(60.00)
+    main = comparison_tables(view(tmp_path, published="UK-LEX"))[0]
+    assert cell(main, "L_MSC", "micro-F1, the paper") == Value(73.5)
+    assert cell(main, "L_ZLPR", "micro-F1, the paper") is None
+    assert cell(representation_table(view(tmp_path, published="RCV1")), "L_BCE", "Silhouette ↑, the paper") == Value(
+        0.15
+    )
+    for table in (*ablation_tables(view(tmp_path)), representation_table(view(tmp_path, published="AAPD"))):
+        assert not [column for column in table.columns if column.group == "the paper"]
+    assert [line.name for line in datasets_table(view(tmp_path, published="RCV1")).lines] == [
+        "papers",
+        "RCV1, the paper",
+    ]
+    assert [line.name for line in datasets_table(view(tmp_path)).lines] == ["papers"]
+
+
+def test_the_papers_rows_are_ours():
+    assert all(list(rows) == [row.name for row in ABLATION.rows] for rows in PAPER_ABLATION.values())
+    ours = [row.name for row in COMPARISON.rows]
+    assert all([name for name in ours if name in rows] == list(rows) for rows in PAPER_COMPARISON.values())
+
+
+def test_representation(tmp_path):
+    made = view(tmp_path)
+    for run in wanted_runs([REPRESENTATION.only(["L_MLM"])], made.grid, BASE, made.results):
+        finish(made.results, run, 0.25 * run.config.seed)
+    table = representation_table(made)
+    assert cell(table, "L_MLM", "Silhouette ↑").mean == pytest.approx(0.25)
+    assert cell(table, "L_MLM", "Davies–Bouldin ↓").mean == pytest.approx(1.75)
+    assert cell(table, "L_BCE", "Silhouette ↑") is None
+    assert "papers: 19 test embeddings" in table.caption
+    curves = clustering_table(made)
+    assert cell(curves, "L_MLM", "10%, Silhouette") is None
+    assert cell(curves, "L_MLM", "100%, Davies–Bouldin").mean == pytest.approx(1.75)
+
+
+def test_imbalance(tmp_path):
+    made = view(tmp_path)
+    for row, value in (("L_Base", 0.4), ("L_MSC", 0.2)):
+        for point in points(ROWS[row], IMBALANCE, made.grid, BASE, made.results):
+            for run in point.runs:
+                finish(made.results, run, value)
+    by_third, by_label = imbalance_tables(made)
+    assert [line.name for line in by_third.lines] == ["head", "medium", "tail"]
+    assert len(by_label.lines) == LABELS
+    found = [cell(by_third, "tail", f"{row}, positives an anchor finds").mean for row in ("L_Base", "L_MSC")]
+    assert found[0] < found[1]
+    assert cell(by_third, "tail", "L_MSC, % of anchors without one").mean == 0  # its prototype is always there
+    assert cell(by_third, "head", "L_Base, attraction") == Value(pytest.approx(-0.4), pytest.approx(0.0))
+    assert cell(by_third, "head", "L_MLM, attraction") is None
+    documents = [cell(by_label, line.name, "documents").mean for line in by_label.lines]
+    assert documents == sorted(documents, reverse=True)
+    # No test document beside it carries the last label: nothing is known of its attraction.
+    assert cell(by_label, "topic_5", "L_Base, attraction") is None
+    assert cell(by_label, "topic_5", "L_Base, repulsion").mean == pytest.approx(0.4)

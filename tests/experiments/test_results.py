@@ -1,0 +1,98 @@
+"""The results file outlives kills, versions and machines."""
+
+import json
+
+import pytest
+from made_up_runs import finish, record
+
+from abalone.config import Config
+from abalone.experiments.grid import Run
+from abalone.experiments.results import RESULTS, Results, read_records
+
+RUN, OTHER = Run("L_MSC", Config()), Run("L_MSC", Config(seed=1))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / RESULTS
+
+
+def test_what_is_appended_is_read_back(path):
+    results = Results(path, "corpus")
+    assert results.get(RUN) is None
+    finish(results, RUN, 0.75)
+    again = Results(path, "corpus")
+    assert again.validation_micro_f1(RUN) == 0.75
+    assert again.get(RUN) == results.get(RUN)
+    assert again.get(OTHER) is None
+    assert len(Results(path, "another corpus")) == 0
+
+
+@pytest.mark.parametrize("left", [1, 40, -1])
+def test_a_kill_in_the_middle_of_a_line_costs_that_line_alone(path, left):
+    results = Results(path, "corpus")
+    finish(results, RUN)
+    whole = path.read_bytes()
+    finish(results, OTHER)
+    half = path.read_bytes()[len(whole) :][:left]
+    path.write_bytes(whole + half)
+    with pytest.warns(UserWarning, match="last line is not finished"):
+        again = Results(path, "corpus")
+    assert again.get(RUN) is not None
+    assert again.get(OTHER) is None
+    finish(again, OTHER)
+    assert [r["seed"] for r in read_records(path)] == [0, 1]
+    assert path.read_bytes().startswith(whole)
+
+
+def test_nothing_but_an_unfinished_line(path):
+    path.write_bytes(b'{"row": "L_M')
+    with pytest.warns(UserWarning, match="not finished"):
+        results = Results(path, "corpus")
+    finish(results, RUN)
+    assert len(read_records(path)) == 1
+
+
+@pytest.mark.parametrize("line", ["{not json}", "[1]", '{"row": "L_MSC"}'])
+def test_a_line_that_is_no_result_is_told_by_number(path, line):
+    finish(Results(path, "corpus"), RUN)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ValueError, match=r"results\.jsonl:2: no result"):
+        Results(path, "corpus")
+
+
+def test_results_of_an_older_version_are_found(path):
+    stored = record(RUN, "corpus")
+    del stored["config"]["max_chunks"]  # came later, with the default as what was done before
+    stored["config"]["a_setting_that_is_gone"] = 3
+    path.write_text(json.dumps(stored) + "\n")
+    assert Results(path, "corpus").get(RUN) is not None
+    assert Results(path, "corpus").get(Run("L_MSC", Config(max_chunks=2))) is None
+
+
+def test_where_it_was_computed_does_not_matter(path, tmp_path):
+    encoder = tmp_path / "some-encoder"
+    encoder.mkdir()
+    finish(Results(path, "corpus"), Run("L_MSC", Config(encoder="some-encoder", device="cpu")))
+    results = Results(path, "corpus")
+    assert results.get(Run("L_MSC", Config(encoder=str(encoder)))) is not None
+    assert results.get(Run("L_MSC", Config(encoder="/elsewhere/some-encoder"))) is not None
+    assert results.get(Run("L_MSC", Config(encoder="hub/some-encoder"))) is None
+
+
+def test_what_it_started_from_matters(path):
+    results = Results(path, "corpus")
+    config = Config(objective="bce", epochs=5)
+    started = Run("L_MSC-FT", config, Config(learning_rate=2e-5))
+    finish(results, started)
+    assert results.get(Run("L_BCE", config)) is None
+    assert results.get(Run("L_MSC-FT", config, Config(learning_rate=5e-5))) is None
+    assert results.get(started) is not None
+
+
+def test_no_number_is_never_written(path):
+    results = Results(path, "corpus")
+    broken = {**record(RUN, "corpus"), "seconds": float("nan")}
+    with pytest.raises(ValueError, match="JSON"):
+        results.append(RUN, broken)
+    assert not path.exists()

@@ -1,0 +1,175 @@
+"""Who runs what, when: skipping, failing, stopping, and encoders that are gone."""
+
+import json
+
+import pytest
+from made_up_runs import corpus, record
+
+from abalone.config import Config
+from abalone.experiments import runner, work, workers
+from abalone.experiments.grid import Grid, Run, wanted_runs
+from abalone.experiments.identity import CorpusCard
+from abalone.experiments.results import RESULTS, Results
+from abalone.experiments.rows import ABLATION, COMPARISON
+from abalone.experiments.runner import alone_in, execute
+
+GRID = Grid(seeds=(0, 1), learning_rates=(1e-3,), epochs=1).capped()
+TUNED = COMPARISON.only(["L_MSC-FT"])
+BASE = Config()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path / RESULTS, "corpus")
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Runs in the order in which they were "trained"; a run whose text is in `broken` fails."""
+    done: list[str] = []
+    done_and_broken = done, set()
+
+    def carry_out(task, documents, corpus_key, jobs):
+        done.append(str(task.run))
+        if str(task.run) in done_and_broken[1]:
+            raise ValueError("the loss is nan")
+        if task.run.keep_encoder:
+            work.encoder_folder(task.key).mkdir(parents=True, exist_ok=True)
+        return record(task.run, corpus_key)
+
+    monkeypatch.setattr(workers, "carry_out", carry_out)
+    return done_and_broken
+
+
+def go(results, experiments=(ABLATION,), **options):
+    return execute(lambda: wanted_runs(experiments, GRID, BASE, results), corpus(), results, **options)
+
+
+def test_what_is_done_is_not_done_again(results, trained):
+    outcome = go(results)
+    assert outcome.finished == len(trained[0]) == 2 + 4 * 3 * 2
+    assert (outcome.left, outcome.failures) == (0, [])
+    before = results.path.read_bytes()
+    assert go(Results(results.path, "corpus")).finished == 0
+    assert results.path.read_bytes() == before
+
+
+def test_a_run_that_fails_does_not_end_the_others(results, trained):
+    broken = "L_Base, τ=0.1, lr=0.001, epochs=1, seed 0"
+    trained[1].add(broken)
+    lines: list[str] = []
+    outcome = go(results, tell=lines.append)
+    assert [str(failure.task.run) for failure in outcome.failures] == [broken]
+    assert outcome.finished == 2 + 4 * 3 * 2 - 1
+    assert f"failed: {broken}: ValueError: the loss is nan" in lines
+    trace = work.run_folder(outcome.failures[0].task.key) / workers.ERROR
+    assert "in carry_out" in trace.read_text()
+    trained[1].clear()
+    assert go(results).finished == 1  # tried again, and nothing else
+
+
+def test_fine_tuning_follows_what_it_starts_from(results, trained):
+    outcome = go(results, [TUNED])
+    started = [(line.partition(",")[0], line[-1]) for line in trained[0]]
+    assert started == [("L_MSC", "0"), ("L_MSC-FT", "0"), ("L_MSC", "1"), ("L_MSC-FT", "1")]
+    assert outcome.finished == 4
+
+
+def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
+    grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
+    execute(lambda: wanted_runs([TUNED], grid, BASE, results), corpus(), results)
+    assert [line.partition(",")[0] for line in trained[0]] == ["L_MSC"] * 4 + ["L_MSC-FT"] * 4
+
+
+def test_fine_tuning_is_not_started_from_a_run_that_failed(results, trained):
+    trained[1].add("L_MSC, τ=0.1, lr=0.001, epochs=1, seed 1")
+    outcome = go(results, [TUNED])
+    assert len(outcome.failures) == 1
+    assert [line[-1] for line in trained[0] if line.startswith("L_MSC-FT")] == ["0"]
+    assert outcome.left == 1
+
+
+def test_an_encoder_that_is_gone_is_trained_again_and_recorded_once(results, trained):
+    pretraining = [run for run in wanted_runs([TUNED], GRID, BASE, results) if run.row == "L_MSC"]
+    for run in pretraining:  # results that came from another machine
+        results.append(run, record(run, "corpus"))
+    lines: list[str] = []
+    outcome = go(results, [TUNED], tell=lines.append)
+    assert sum(line.startswith("L_MSC,") for line in trained[0]) == 2
+    assert outcome.finished == 2
+    assert len(results.path.read_text().splitlines()) == 4
+    assert any("again, for its encoder" in line for line in lines)
+
+
+def test_no_run_is_started_after_the_time_is_over(results, trained, monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: 60 * next(clock))
+    outcome = go(results, stop_after=3)
+    assert 1 <= outcome.finished <= 3
+    assert outcome.left == 26 - outcome.finished
+    assert not outcome.failures
+
+
+def test_a_warning_is_told_once(results, monkeypatch, trained):
+    plain = workers.carry_out
+    monkeypatch.setattr(workers, "carry_out", lambda *args, **kw: {**plain(*args, **kw), "warnings": ["cut to 64"]})
+    lines: list[str] = []
+    go(results, tell=lines.append)
+    assert lines.count("note: cut to 64") == 1
+
+
+def test_an_interruption_is_no_failure(results, trained, monkeypatch):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "carry_out", stop)
+    with pytest.raises(KeyboardInterrupt):
+        go(results)
+    assert not results.path.exists()
+
+
+def test_one_command_a_folder(tmp_path):
+    with (
+        alone_in(tmp_path / "out"),
+        pytest.raises(ValueError, match="another process is filling"),
+        alone_in(tmp_path / "out"),
+    ):
+        pass
+    with alone_in(tmp_path / "out"):
+        pass
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_folder_belongs_to_one_corpus(tmp_path):
+    card = CorpusCard.of(corpus(), BASE)
+    card.save(tmp_path)
+    card.save(tmp_path)
+    assert CorpusCard.load(tmp_path) == CorpusCard(
+        **{**json.loads(json.dumps(card.__dict__)), "label_names": card.label_names}
+    )
+    with pytest.raises(ValueError, match="results of other documents"):
+        CorpusCard.of(corpus(60), BASE).save(tmp_path)
+    with pytest.raises(FileNotFoundError, match="without --print-only"):
+        CorpusCard.load(tmp_path / "elsewhere")
+
+
+def test_a_process_that_dies_is_reported_and_replaced(results):
+    crew = workers.Crew(2, corpus(), "corpus")
+    tasks = [work.Task(Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")), f"key{seed}") for seed in (0, 1)]
+    with crew:
+        crew.submit(tasks[0])
+        process = next(iter(crew._busy.values()))[0]
+        process.kill()
+        task, outcome = crew.next()
+        assert task == tasks[0]
+        assert outcome.message == "its process died (exit code -9)"
+        crew.submit(tasks[1])
+        task, outcome = crew.next()  # this one lives to tell that there is no such encoder
+        assert task == tasks[1]
+        assert "cannot load the encoder" in outcome.message
+    assert not process.is_alive()
