@@ -147,12 +147,34 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         check_is_fitted(self, "predictor_")
         save(self.predictor_, folder)
 
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, **settings: Any) -> "AbaloneClassifier":
-        """Read a model folder; `settings` such as `device` replace those it was made with."""
-        from abalone.model.folder import load
+    def push_to_hub(self, name: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Write the model folder, with its card, to the Hugging Face hub; returns its address there.
 
-        predictor = load(folder, **settings)
+        Args:
+            name: "user/model"; made if it is not there.
+            private: whether a new one is; by default what the account says.
+            token: to write with; by default the one that `hf auth login` has stored.
+        """
+        from abalone.model.hub import push
+
+        check_is_fitted(self, "predictor_")
+        return push(self.predictor_, name, private=private, token=token)
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, *, revision: str | None = None, **settings: Any
+    ) -> "AbaloneClassifier":
+        """Read a model folder; `settings` such as `device` replace those it was made with.
+
+        Args:
+            folder: a path, or the name of a model on the Hugging Face hub, "user/model".
+            revision: the branch, tag or commit on the hub.
+            settings: as in the constructor.
+        """
+        from abalone.model.folder import load
+        from abalone.model.hub import find
+
+        predictor = load(find(folder, revision), **settings)
         model = cls(**predictor.config.to_dict())
         model.predictor_ = predictor
         return model

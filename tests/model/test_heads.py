@@ -1,9 +1,10 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from abalone.model.heads import ProjectionHead, Prototypes
+from abalone.model.heads import LinearHead, ProjectionHead, Prototypes
 
 
 def test_projection_is_the_formula():
@@ -36,3 +37,14 @@ def test_prototypes_from_names_take_their_directions():
 def test_prototypes_need_a_matrix():
     with pytest.raises(ValueError, match=r"embeddings must be \[labels, dim\], got shape \(8,\)"):
         Prototypes.from_embeddings(torch.zeros(8))
+
+
+def test_several_layers_merge_into_the_one_with_their_mean_weights():
+    generator = torch.Generator().manual_seed(0)
+    head = LinearHead(torch.randn(3, 4, 6, generator=generator), torch.randn(3, 4, generator=generator))
+    features = torch.randn(5, 6, generator=generator).numpy()
+    each = [LinearHead(head.weight[[i]], head.bias[[i]]).logits(features) for i in range(3)]
+    np.testing.assert_allclose(head.merged().logits(features), np.mean(each, axis=0), atol=1e-5)
+    assert head.merged().weight.shape == (1, 4, 6)
+    one = LinearHead(head.weight[:1], head.bias[:1])
+    np.testing.assert_array_equal(one.merged().logits(features), one.logits(features))

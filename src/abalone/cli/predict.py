@@ -7,18 +7,22 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from abalone.cli.app import app
+
+if TYPE_CHECKING:
+    from abalone.model.predictor import Predictor
+    from abalone.serving.onnx_model import OnnxModel
 
 BLOCK = 256  # texts in memory at a time
 
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
     file: Annotated[
         str, typer.Argument(metavar="[FILE]", help="Texts: a table, or lines of text; - is standard input.")
     ] = "-",
@@ -30,17 +34,13 @@ def predict(
     """Predict the labels of texts; the answer is one JSON line a text, in order.
 
     From standard input a line is a text, or a JSON object with a `text`. Lines are answered as they come, in
-    constant memory.
+    constant memory. An ONNX file runs on the processor, without torch.
     """
-    from abalone.classifier import AbaloneClassifier
-    from abalone.device import choose_device
-
-    choose_device(device)  # a wrong name is told at once, not with the first text, which may be long in coming
-    classifier = AbaloneClassifier.from_pretrained(model, device=device)
-    names = classifier.label_names
+    predictor = open_onnx(model, device) if model.is_file() else open_folder(model, device)
+    names = predictor.label_names
     for texts in texts_in_blocks(file, text_column or None):
-        scores = classifier.predict_proba(texts)
-        chosen = classifier.predictor_.decision.labels(scores)
+        scores = predictor.probabilities(texts)
+        chosen = predictor.decision.labels(scores)
         for row, given in zip(scores, chosen, strict=True):
             order = (-row).argsort(kind="stable")
             labels = [names[j] for j in (order[:top] if top else order) if top or given[j]]
@@ -49,6 +49,28 @@ def predict(
                 answer["probabilities"] = {names[j]: round(float(row[j]), 6) for j in order}
             typer.echo(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
+
+
+def open_folder(model: Path, device: str) -> "Predictor":
+    """The model in a folder."""
+    from abalone.device import choose_device
+    from abalone.model.folder import load
+
+    choose_device(device)  # a wrong name is told at once, not with the first text, which may be long in coming
+    return load(model, device=device)
+
+
+def open_onnx(model: Path, device: str) -> "OnnxModel":
+    """The model in an ONNX file. Nothing here may import torch, even by way of another module."""
+    from abalone.serving.onnx_model import OnnxModel
+
+    if device not in ("auto", "cpu"):
+        raise ValueError(f"an ONNX file runs on the processor, not on device={device!r}; give the model folder instead")
+    opened = OnnxModel.load(model)
+    if opened.left_out:
+        told = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in opened.left_out.items())
+        typer.echo(f"note: {model} leaves out what was mixed in where it comes from: {told}", err=True)
+    return opened
 
 
 def texts_in_blocks(file: str, text_column: list[str] | None) -> Iterator[list[str]]:

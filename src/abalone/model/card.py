@@ -1,6 +1,8 @@
 """The model card that lies in a model folder as README.md."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from abalone.model.plain import opens_as_classifier
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
@@ -14,52 +16,109 @@ SHOWN = {
     "hamming_loss": "Hamming loss",
 }
 
+CITATION = """```bibtex
+@article{audibert_contrastive_mltc,
+  title  = {Exploring Contrastive Learning for Long-Tailed Multi-Label Text Classification},
+  author = {Audibert, Alexandre and Gauffre, Aur{\\'e}lien and Amini, Massih-Reza},
+  year   = {2023}
+}
+```"""
+
 
 def model_card(predictor: "Predictor") -> str:
     """Markdown with what the model is, what it was trained on, how good it is and how to use it."""
     config, story = predictor.config, predictor.story
-    data = story["statistics"]
-    lines = [
-        "---",
-        "library_name: abalone-mltc",
-        "pipeline_tag: text-classification",
-        "tags: [multi-label, long-tail, contrastive-learning]",
-        "---",
-        f"# A classifier for {story['corpus']}",
-        "",
+    parts = [
+        _header(),
+        f"# A classifier for {story['corpus']}\n\n"
         f"Gives a text some of {len(predictor.label_names)} labels, with an eye to the rare ones. Made with ABALONE: "
         f"`{config.encoder}`, objective `{config.objective}`.",
-        "",
-        "```python",
-        "from abalone import AbaloneClassifier",
+        _usage(predictor),
+        _intended_use(),
+        _data(story["statistics"]),
+        *(_scores(split, scores) for split, scores in story.get("scores", {}).items()),
+        _configuration(predictor),
+        f"## Citation\n\n{CITATION}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header() -> str:
+    return "\n".join(
+        [
+            "---",
+            "library_name: abalone-mltc",
+            "pipeline_tag: text-classification",
+            "tags: [multi-label, long-tail, contrastive-learning, sentence-transformers]",
+            "---",
+        ]
+    )
+
+
+def _usage(predictor: "Predictor") -> str:
+    """The three ways in, and what the two that do not know ABALONE leave out."""
+    lines = ["## Use", "", "```python", "from abalone import AbaloneClassifier", ""]
+    lines += [
         'model = AbaloneClassifier.from_pretrained("path/to/this/folder")',
         'model.predict(["a text"])',
         "```",
         "",
-        "## Data",
-        "",
-        f"{data['train']:,} training and {data['validation']:,} validation documents, "
-        f"{data['labels_per_document']:.2f} labels and {data['words_per_document']:,.0f} words each. The most frequent "
-        f"label is on {data['frequency_max']:,} training documents, the rarest on {data['frequency_min']:,}; "
-        f"{data['labels_under_30']} labels are on fewer than 30.",
     ]
-    for split, scores in story.get("scores", {}).items():
-        lines += ["", f"## Scores on {split}", "", "| metric | value |", "|---|---|"]
-        lines += [f"| {title} | {scores[name]:.4f} |" for name, title in SHOWN.items() if name in scores]
-    if weights := predictor.decision.mixture.weights:
-        mixed = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in weights.items())
-        lines += ["", f"Mixed in beside the encoder: {mixed}. Tools that read only the encoder leave these out."]
-    lines += [
-        "",
-        "## Limits",
-        "",
+    if opens_as_classifier(predictor):
+        lines += ["With `transformers` alone, the probability of every label:", "", "```python"]
+        lines += ["from transformers import pipeline", ""]
+        lines += ['pipe = pipeline("text-classification", model="path/to/this/folder", top_k=None)']
+        lines += ['pipe(["a text"], truncation=True)', "```", ""]
+    lines += ["With `sentence-transformers` alone, the embeddings:", "", "```python"]
+    lines += ["from sentence_transformers import SentenceTransformer", ""]
+    lines += ['SentenceTransformer("path/to/this/folder").encode(["a text"])', "```"]
+    left_out = ["the thresholds, one a label, which stand in `abalone.json` under `decision`"]
+    if not opens_as_classifier(predictor):
+        left_out.append(
+            "the classifier, a linear layer in `head.safetensors`: the head that `transformers` has for this "
+            f"architecture cannot carry it, or not on `{predictor.encoder.pooling}` pooling"
+        )
+    weights = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
+    left_out += [f"the {name} expert, mixed in with weight {weight:.2f}" for name, weight in weights.items()]
+    if predictor.config.max_chunks > 1:
+        left_out.append(
+            f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "
+            f"{predictor.config.max_chunks} times as many"
+        )
+    if (layers := len(predictor.head.weight)) > 1:
+        left_out.append(f"the averaging over {layers} linear layers: `transformers` sees one, their mean")
+    lines += ["", "What these two leave out:", "", *(f"- {item};" for item in left_out)]
+    return "\n".join(lines)[:-1] + "."
+
+
+def _intended_use() -> str:
+    return (
+        "## Intended use\n\n"
+        "Proposing labels for texts like those it was trained on, in the same language and from the same kind of "
+        "source, where a person or a later step can correct them. Not for decisions about people without a person "
+        "in them: it has learnt whatever bias the labels of its training documents have.\n\n"
         "Mixing, probabilities and thresholds were fitted on the validation documents, so scores there flatter a "
         "little; on texts unlike these they need fitting again. A label with few training documents is uncertain, "
-        "whatever its threshold says.",
-        "",
-        "## Reference",
-        "",
-        "Audibert, Gauffre & Amini, *Exploring Contrastive Learning for Long-Tailed Multi-Label Text Classification*.",
-        "",
-    ]
-    return "\n".join(lines)
+        "whatever its threshold says."
+    )
+
+
+def _data(data: dict[str, Any]) -> str:
+    return (
+        f"## Data\n\n{data['train']:,} training and {data['validation']:,} validation documents, "
+        f"{data['labels_per_document']:.2f} labels and {data['words_per_document']:,.0f} words each. The most frequent "
+        f"label is on {data['frequency_max']:,} training documents, the rarest on {data['frequency_min']:,}; "
+        f"{data['labels_under_30']} labels are on fewer than 30."
+    )
+
+
+def _scores(split: str, scores: dict[str, float]) -> str:
+    rows = [f"| {title} | {scores[name]:.4f} |" for name, title in SHOWN.items() if name in scores]
+    return "\n".join([f"## Scores on {split}", "", "| metric | value |", "|---|---|", *rows])
+
+
+def _configuration(predictor: "Predictor") -> str:
+    import yaml
+
+    settings = yaml.safe_dump(predictor.config.to_dict(), sort_keys=False, allow_unicode=True).strip()
+    return f"## Configuration\n\n```yaml\n{settings}\n```"

@@ -19,6 +19,7 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.model.card import model_card
 from abalone.model.encoder import load_encoder, quiet_transformers
 from abalone.model.heads import LinearHead
+from abalone.model.plain import limit_tokenizer, save_encoder, save_sentence_transformer
 from abalone.model.predictor import Predictor
 
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
@@ -29,8 +30,10 @@ def save(predictor: Predictor, folder: str | Path) -> None:
     """Write a model folder; what was at that name before stays whole until the new one is complete."""
     with whole_folder(Path(folder)) as place:
         with quiet_transformers():
-            predictor.encoder.model.save_pretrained(place)
+            save_encoder(predictor, place)
             predictor.tokenizer.save_pretrained(place)
+        limit_tokenizer(place, predictor.max_length)
+        save_sentence_transformer(predictor, place, predictor.max_length)
         save_file(predictor.head.state(), place / HEAD)
         if predictor.lexical is not None:
             predictor.lexical.save(place / LEXICAL)
@@ -42,6 +45,7 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             "config": predictor.config.to_dict(),
             "decision": predictor.decision.to_dict(),
             "answers_in_names": predictor.answers_in_names,
+            "tokenizer_max_length": predictor.tokenizer.model_max_length,
             "story": predictor.story,
         }
         (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -65,6 +69,8 @@ def _read(folder: Path, settings: dict[str, Any]) -> Predictor:
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     config = Config.from_dict(about["config"]).replace(**settings)
     encoder, tokenizer = load_encoder(str(folder), config.pooling, config.dropout)
+    # The tokenizer in the folder stops where other tools should; a larger `max_length` may be asked of this one.
+    tokenizer.model_max_length = about.get("tokenizer_max_length", tokenizer.model_max_length)
     tensors = load_file(folder / HEAD)
     head = LinearHead(tensors["weight"], tensors["bias"])
     if head.num_labels != len(about["label_names"]):

@@ -123,6 +123,10 @@ class LinearHead:
         yes, no = nn.functional.logsigmoid(each).logsumexp(0), nn.functional.logsigmoid(-each).logsumexp(0)
         return (yes - no).numpy()
 
+    def merged(self) -> "LinearHead":
+        """One layer with the mean of the weights: what tools that know a single linear layer can be given."""
+        return LinearHead(self.weight.mean(0, keepdim=True), self.bias.mean(0, keepdim=True))
+
     def state(self) -> dict[str, Tensor]:
         """Tensors to save."""
         return {"weight": self.weight, "bias": self.bias}

@@ -67,6 +67,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         experts["neighbours"] = neighbours.logits(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
+    # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
+    layers, head = head, head.merged()
     logits = head.logits(val_embeddings)
 
     def scores_with(logits: np.ndarray, experts: dict[str, np.ndarray]) -> tuple[Decision, dict[str, float]]:
@@ -83,6 +85,9 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         "history": history,
         "scores": {"validation": scores},
     }
+    if len(layers.weight) > 1:
+        _, averaged = scores_with(layers.logits(val_embeddings), experts)
+        story["scores"]["validation, probes averaged as probabilities"] = averaged
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline

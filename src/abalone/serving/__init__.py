@@ -1,0 +1,1 @@
+"""Models in use: exported files and an HTTP server."""

@@ -1,0 +1,140 @@
+"""From a model to one ONNX file, checked against the model before it takes its place."""
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from abalone.data.cache import written_whole
+from abalone.data.load import load_corpus
+from abalone.data.tokens import PlainTokenizer
+from abalone.evaluation.mixing import Mixture
+from abalone.model.predictor import Predictor
+from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
+from abalone.serving.onnx_model import OnnxModel, Reading, metadata
+from abalone.serving.smoothing import smooth
+
+LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
+# How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
+# all of them a little (MiniLM on arXiv abstracts: 0.003 on average), and where it moves them much it has failed.
+TOLERANCE_FP32, TOLERANCE_INT8 = 1e-4, 0.03
+ABSTRACTS, NAMES = 24, 24  # real texts in the sample
+ODD_LENGTHS = (0, 1, 2, 5, 12, 30, 75, 180, 500, 1200)  # tokens; what a short or a long text breaks shows here
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far its probabilities were from the model's on the sample."""
+
+    path: Path
+    bytes: int
+    texts: int
+    mean_difference: float
+    largest_difference: float
+
+
+def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neural_only: bool = False) -> Exported:
+    """Write a model as one ONNX file with everything `abalone predict` needs.
+
+    Args:
+        predictor: the model.
+        output: the file, ending in `.onnx`. One that is there stays whole until the new one has passed its check.
+        int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
+        neural_only: go on where experts are mixed in, which ONNX cannot carry, and leave them out. Thresholds and
+            temperatures then stay those that were fitted with them.
+    """
+    output = Path(output)
+    left_out = _refuse(predictor, output, neural_only)
+    texts = _real_texts(predictor)
+    content = _file_content(predictor, texts if int8 else None, left_out)
+    # Eight bits are made for texts: what they do to random tokens says nothing.
+    differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
+    off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
+    if not off <= allowed:  # written so that NaN is refused too
+        advice = "this model does not bear 8 bits: export it without int8" if int8 else "please report this"
+        raise ValueError(
+            f"nothing was written: probabilities from the ONNX file are off by {off:.2g}, more than {allowed:g}; "
+            f"{advice}"
+        )
+    with written_whole(output) as file:
+        file.write(content)
+    return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
+
+
+def _refuse(predictor: Predictor, output: Path, neural_only: bool) -> dict[str, float]:
+    """Say at once what cannot be done; gives the experts that are left out."""
+    for library in ("onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(library)
+        except ImportError:
+            raise ImportError(f"export needs {library}: pip install 'abalone-mltc[onnx]'") from None
+    if output.suffix != ".onnx":
+        raise ValueError(f"the file to write must end in .onnx, got {output}")
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder: give the name of a file")
+    mixed = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
+    if mixed and not neural_only:
+        told = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in mixed.items())
+        raise ValueError(
+            f"this model mixes in {told}, which ONNX cannot carry, so the file would answer otherwise than the model; "
+            "train without, or leave them out with neural_only=True"
+        )
+    if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
+        raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
+    if (size := 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())) > LARGEST_FILE:
+        raise ValueError(f"the encoder has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
+    return mixed
+
+
+def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_out: dict[str, float]) -> bytes:
+    import onnx
+
+    network, reading = Network(predictor), _reading(predictor)
+    if texts_for_int8 is None:
+        graph = graph_of(network)
+    else:
+        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
+        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
+        graph = in_8_bits(graph_of(network))
+    graph.producer_name = "abalone"
+    decision = replace(predictor.decision, mixture=Mixture())
+    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, decision, left_out))
+    content: bytes = graph.SerializeToString()
+    return content
+
+
+def _reading(predictor: Predictor) -> Reading:
+    plain = PlainTokenizer(predictor.tokenizer)
+    prefix, suffix = plain.special_tokens
+    return Reading(
+        plain.backend.to_str(),
+        bool(plain.backend.encode_special_tokens),
+        prefix,
+        suffix,
+        int(predictor.tokenizer.pad_token_id or 0),
+        predictor.max_length,
+        predictor.config.max_chunks,
+    )
+
+
+def _real_texts(predictor: Predictor) -> list[str]:
+    """Some of the bundled abstracts, and label names, which are closer to what the model reads."""
+    return [*load_corpus("arxiv-sample").train.texts[:ABSTRACTS], *predictor.label_names[:NAMES]]
+
+
+def _odd_texts(predictor: Predictor) -> list[str]:
+    """Random tokens, from none to more than is read."""
+    random = np.random.default_rng(0)
+    special = set(predictor.tokenizer.all_special_ids)
+    ordinary = [number for number in sorted(predictor.tokenizer.get_vocab().values()) if number not in special]
+    return [str(predictor.tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
+
+
+def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
+    """How far the file's probabilities are from the neural classifier's, [n, L]."""
+    neural = replace(predictor.decision, mixture=Mixture())
+    expected = neural.probabilities(predictor.head.logits(predictor.embed(texts)), {})
+    differences: np.ndarray = np.abs(model.probabilities(texts) - expected)
+    return differences

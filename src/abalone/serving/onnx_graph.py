@@ -1,0 +1,111 @@
+"""The neural part of a model as an ONNX graph, in full precision or in 8 bits."""
+
+import copy
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from abalone.model.predictor import Predictor
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+OPSET = 20  # the first with GELU; onnxruntime 1.17 reads it
+IN_8_BITS = ("MatMul", "Gather")  # products and embeddings; the head is the only `Gemm`, and costs nothing as it is
+
+
+class Network(nn.Module):
+    """A padded batch of ids to logits and embeddings: what of a model is in the graph."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(predictor.encoder.model).cpu().float()
+        self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
+        self.pooling = predictor.encoder.pooling
+        self.head = _Head(predictor)
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, T] of ids and their mask → [B, L] and [B, h]."""
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # [B, T, h]
+        if self.pooling == "cls":
+            embeddings = states[:, 0]
+        else:
+            mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
+            embeddings = (states * mask).sum(1) / mask.sum(1)
+        return self.head(embeddings), embeddings
+
+
+class _Head(nn.Module):
+    """`LinearHead` as a module."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for weight, bias in zip(predictor.head.weight, predictor.head.bias, strict=True):
+            layer = nn.Linear(weight.shape[1], weight.shape[0])
+            layer.load_state_dict({"weight": weight, "bias": bias})
+            self.layers.append(layer)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """[B, h] → [B, L]; of several layers the log-odds of the mean probability."""
+        each = torch.stack([layer(embeddings) for layer in self.layers])  # [m, B, L]
+        if len(self.layers) == 1:
+            return each[0]
+        # −softplus(−x) is log σ(x) that does not round to −∞; ONNX has no logarithm of the sigmoid.
+        return (-nn.functional.softplus(-each)).logsumexp(0) - (-nn.functional.softplus(each)).logsumexp(0)
+
+
+def graph_of(network: Network) -> "ModelProto":
+    """The network as ONNX, for batches of any size and texts of any length."""
+    ids = torch.full((2, 9), 3)  # any token that is not padding
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    axes = {0: "batch", 1: "length"}
+    with _quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            network,
+            (ids, mask),
+            dynamo=True,
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            input_names=["input_ids", "attention_mask"],
+            output_names=["logits", "embeddings"],
+            opset_version=OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    graph = program.model_proto
+    del graph.graph.value_info[:]  # shapes that later steps infer anew; those the exporter left are partly wrong
+    return graph
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No word from exporter and quantiser about axes, deprecations and libraries that nobody here can mend."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def in_8_bits(graph: "ModelProto") -> "ModelProto":
+    """The same with weights in 8 bits, a scale for each output; activations are scaled batch by batch."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        path = Path(folder) / "int8.onnx"
+        quantize_dynamic(graph, path, list(IN_8_BITS), per_channel=True, weight_type=QuantType.QInt8)
+        return onnx.load(path)

@@ -1,0 +1,185 @@
+"""A model in one ONNX file: texts in, labels out, with `onnxruntime` and `tokenizers`. Torch is never imported."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abalone.data.batches import token_budget_batches
+from abalone.data.tokens import TokenArray
+from abalone.evaluation.decision import Decision
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+FORMAT = "1"
+# Names of the file's metadata. Label names, thresholds and what is left out stand apart for tools that know no more.
+MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING, LEFT_OUT = (
+    "abalone", "label_names", "thresholds", "decision", "reading", "left_out",
+)  # fmt: skip
+BLOCK = 1024  # texts that are in memory as tokens at a time
+TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts become pieces of token ids.
+
+    Args:
+        tokenizer: as JSON, without truncation, padding or special tokens.
+        split_special_tokens: whether a special token that stands in a text is read as its letters.
+        prefix, suffix: ids around every piece.
+        pad_id: fills the shorter pieces of a batch.
+        max_length: tokens of a piece, special tokens included.
+        max_chunks: pieces of a text; 1 is truncation.
+    """
+
+    tokenizer: str
+    split_special_tokens: bool
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    pad_id: int
+    max_length: int
+    max_chunks: int
+
+    @cached_property
+    def _backend(self) -> "Tokenizer":
+        from tokenizers import Tokenizer
+
+        backend = Tokenizer.from_str(self.tokenizer)
+        backend.encode_special_tokens = self.split_special_tokens
+        return backend
+
+    def pieces(self, texts: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
+        """The pieces of all texts in order, and how many each text has, [n]."""
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+        offsets = np.cumsum([0, *map(len, ids)])
+        tokens = TokenArray(np.concatenate(ids), offsets, tuple(self.prefix), tuple(self.suffix))
+        chunks = [tokens.chunks(row, self.max_length, self.max_chunks) for row in range(len(tokens))]
+        return [piece for document in chunks for piece in document], np.array([len(document) for document in chunks])
+
+    def padded(self, pieces: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """The network's input: `input_ids` and `attention_mask`, [B, T]."""
+        lengths = np.array([len(piece) for piece in pieces])
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
+        ids[mask] = np.concatenate(pieces)  # a mask is filled row by row, so in order
+        return {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """What `abalone export` wrote.
+
+    Args:
+        session: the network, from `input_ids` and `attention_mask` to `logits` and `embeddings`.
+        label_names: [L], the columns of every matrix.
+        reading: from texts to ids.
+        decision: from logits to labels.
+        left_out: experts of the original that the file does not have, and what each weighed there.
+    """
+
+    session: "InferenceSession"
+    label_names: tuple[str, ...]
+    reading: Reading
+    decision: Decision
+    left_out: Mapping[str, float]
+
+    @classmethod
+    def load(cls, source: str | Path | bytes, *, threads: int = 0) -> "OnnxModel":
+        """Read a file, or its content.
+
+        Args:
+            source: the file.
+            threads: to compute with; 0 is one for each core.
+        """
+        name = "the ONNX model" if isinstance(source, bytes) else str(source)
+        session = _session(source, name, threads)
+        stored = session.get_modelmeta().custom_metadata_map
+        if MARK not in stored:
+            raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
+        if stored[MARK] != FORMAT:
+            raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
+        try:
+            return cls(
+                session,
+                tuple(json.loads(stored[LABEL_NAMES])),
+                Reading(**json.loads(stored[READING])),
+                Decision.from_dict(json.loads(stored[DECISION])),
+                json.loads(stored[LEFT_OUT]),
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{name} is damaged: {type(error).__name__}: {error}") from None
+
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
+        """[n, L]."""
+        if not len(texts):
+            return np.empty((0, len(self.label_names)))
+        return self.decision.probabilities(self._outputs(texts, "logits"), {})
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[n, h], float32."""
+        if not len(texts):
+            return np.empty((0, self.session.get_outputs()[1].shape[1]), np.float32)
+        return self._outputs(texts, "embeddings")
+
+    def names(self, chosen: np.ndarray) -> list[list[str]]:
+        """The label names of each row of a 0/1 matrix [n, L]."""
+        return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]
+
+    def predict(self, texts: Sequence[str]) -> list[list[str]]:
+        """Label names for each text."""
+        return self.names(self.decision.labels(self.probabilities(texts)))
+
+    def _outputs(self, texts: Sequence[str], output: str) -> np.ndarray:
+        """One of the network's outputs, [n, …], for each text the mean over its pieces."""
+        blocks = []
+        for start in range(0, len(texts), BLOCK):
+            pieces, counts = self.reading.pieces(texts[start : start + BLOCK])
+            computed: list[Any] = [None] * len(pieces)
+            for rows in token_budget_batches(np.array([len(piece) for piece in pieces]), TOKEN_BUDGET):
+                inputs = self.reading.padded([pieces[row] for row in rows])
+                for row, values in zip(rows, self.session.run([output], inputs)[0], strict=True):
+                    computed[row] = values
+            # The head is linear: the mean of the pieces' logits is the logit of their mean embedding.
+            firsts = np.cumsum(counts) - counts
+            blocks.append(np.add.reduceat(np.stack(computed), firsts) / counts[:, None].astype(np.float32))
+        return np.concatenate(blocks)
+
+
+def metadata(
+    label_names: Sequence[str], reading: Reading, decision: Decision, left_out: Mapping[str, float]
+) -> dict[str, str]:
+    """What `OnnxModel.load` finds in a file beside the network."""
+    values = {
+        LABEL_NAMES: list(label_names),
+        THRESHOLDS: decision.thresholds.values.tolist(),
+        DECISION: decision.to_dict(),
+        READING: asdict(reading),
+        LEFT_OUT: dict(left_out),
+    }
+    return {MARK: FORMAT, **{name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}}
+
+
+def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceSession":
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ImportError("running an ONNX file needs onnxruntime: pip install 'abalone-mltc[onnx]'") from None
+    if not isinstance(source, bytes):
+        with Path(source).open("rb"):  # a missing file or right is told as such
+            pass
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors; the rest is about graph nodes
+    content = source if isinstance(source, bytes) else str(source)
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
+        raise ValueError(f"{name} is no ONNX model: {str(error).splitlines()[0]}") from None

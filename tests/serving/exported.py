@@ -1,0 +1,50 @@
+"""Small models made once for the tests of export, and a Python in which torch cannot be imported."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import architectures
+import tiny
+from abalone import AbaloneClassifier
+
+NAMES = tiny.WORDS[:5]  # known to the tokenizer, so that the sample of the check has more than unknown words
+TEXTS, LABELS = tiny.corpus(120)
+
+WITHOUT_TORCH = """
+import sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "accelerate", "sklearn"):
+            raise ImportError(f"{name} may not be imported here")
+
+sys.meta_path.insert(0, Refused())
+from abalone.cli import app
+app(sys.argv[1:], prog_name="abalone")
+"""
+
+
+def fit(folder: Path, kind: str = "bert", **settings: object) -> AbaloneClassifier:
+    """A classifier on an untrained encoder."""
+    settings = {"pooling": "mean", "max_length": 20, "epochs": 0, "device": "cpu", **settings}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        encoder = architectures.save_encoder(folder / "encoder", kind)
+        return AbaloneClassifier(encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
+
+
+def run_without_torch(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """The command `abalone` where importing torch fails."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )

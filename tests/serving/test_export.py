@@ -1,0 +1,168 @@
+"""`abalone export`: the file says what the model says, and nothing is written that does not."""
+
+import copy
+import json
+import resource
+import sys
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from exported import NAMES, TEXTS, fit, run_without_torch
+from typer.testing import CliRunner
+
+import abalone.serving.export as exporting
+from abalone.cli import app
+from abalone.evaluation.mixing import Mixture
+from abalone.model.heads import LinearHead
+from abalone.serving.export import export
+from abalone.serving.onnx_graph import Network, graph_of
+from abalone.serving.onnx_model import OnnxModel
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("export"))
+
+
+@pytest.fixture(scope="module")
+def graph(classifier):
+    """The network of `classifier`; to make it is the slow part."""
+    return graph_of(Network(classifier.predictor_))
+
+
+@pytest.fixture
+def quick(graph, monkeypatch):
+    """`export` with the graph that is there already."""
+    monkeypatch.setattr(exporting, "graph_of", lambda network: copy.deepcopy(graph))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("bert", {"pooling": "cls"}),
+        ("roberta", {"pooling": "mean"}),
+        ("mpnet", {"pooling": "cls", "calibrate": False, "at_least_one": True}),
+        ("distilbert", {"pooling": "mean", "max_chunks": 3, "max_length": 8}),
+    ],
+)
+def test_it_answers_as_the_model_does(kind, settings, tmp_path):
+    classifier = fit(tmp_path, kind, **settings)
+    if settings.get("max_chunks"):
+        classifier.predictor_.head = classifier.predictor_.head.merged()
+    written = export(classifier.predictor_, tmp_path / "new" / "model.onnx")
+    assert written.largest_difference < 1e-5
+    assert written.bytes == written.path.stat().st_size
+    model = OnnxModel.load(written.path, threads=1)
+    texts = ["", *TEXTS, " ".join(TEXTS[:10])]
+    np.testing.assert_allclose(model.probabilities(texts), classifier.predict_proba(texts), atol=1e-5)
+    np.testing.assert_allclose(model.embed(texts), classifier.encode(texts), atol=1e-5)
+    assert model.predict(texts) == classifier.predict(texts)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["model.onnx"]
+
+
+def test_eight_bits_are_smaller_and_nearly_as_exact(quick, classifier, tmp_path):
+    folder, file = tmp_path / "model", tmp_path / "model.onnx"
+    classifier.save_pretrained(folder)
+    result = CliRunner().invoke(app, ["export", str(folder), "--output", str(file), "--int8"])
+    assert result.exit_code == 0, result.output
+    assert "on average" in result.stdout
+    kinds = {node.op_type for node in onnx.load(file).graph.node}
+    assert {"MatMulInteger", "DynamicQuantizeLinear"} <= kinds
+    off = np.abs(OnnxModel.load(file).probabilities(TEXTS) - classifier.predict_proba(TEXTS))
+    assert 1e-6 < off.mean() < 0.03
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]))
+    done = run_without_torch("predict", file, tmp_path / "texts.txt")
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
+
+
+def test_the_file_is_dynamic_and_tells_others_what_it_is(quick, classifier, tmp_path):
+    model = onnx.load(export(classifier.predictor_, tmp_path / "model.onnx").path)
+    onnx.checker.check_model(model)
+    shapes = {x.name: [d.dim_param or d.dim_value for d in x.type.tensor_type.shape.dim] for x in model.graph.input}
+    assert shapes == {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]}
+    assert [x.name for x in model.graph.output] == ["logits", "embeddings"]
+    stored = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(stored["label_names"]) == NAMES
+    assert json.loads(stored["thresholds"]) == classifier.predictor_.decision.thresholds.values.tolist()
+
+
+def test_a_file_that_fails_its_check_is_not_put_in_place(quick, classifier, tmp_path, monkeypatch):
+    file = tmp_path / "model.onnx"
+    export(classifier.predictor_, file)
+    before = file.read_bytes()
+    monkeypatch.setattr(exporting, "TOLERANCE_FP32", -1.0)
+    with pytest.raises(ValueError, match="nothing was written: probabilities from the ONNX file are off by"):
+        export(classifier.predictor_, file)
+    other = fit(tmp_path / "other", seed=5)
+    other.predictor_.head.bias.add_(1)
+    monkeypatch.setattr(exporting, "TOLERANCE_FP32", 1e-4)
+    with pytest.raises(ValueError, match="nothing was written"):  # the graph is another model's
+        export(other.predictor_, file)
+    with pytest.raises(ValueError, match="does not bear 8 bits"):
+        export(other.predictor_, tmp_path / "new.onnx", int8=True)
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "other"]
+
+
+def test_a_full_disk_leaves_the_old_file(quick, classifier, tmp_path):
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"the old one")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            export(classifier.predictor_, file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"the old one"]
+
+
+def test_experts_are_left_out_only_if_that_is_asked_for(quick, classifier, tmp_path, monkeypatch):
+    predictor = classifier.predictor_
+    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.25, "neighbours": 0.0}))
+    monkeypatch.setattr(predictor, "decision", mixed)
+    with pytest.raises(
+        ValueError, match=r"mixes in lexical \(weight 0\.25\), which ONNX cannot carry.*neural_only=True"
+    ):
+        export(predictor, tmp_path / "model.onnx")
+    export(predictor, tmp_path / "model.onnx", neural_only=True)
+    assert OnnxModel.load(tmp_path / "model.onnx").left_out == {"lexical": 0.25}
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]))
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "model.onnx"), str(tmp_path / "texts.txt")])
+    assert result.exit_code == 0
+    assert "leaves out what was mixed in where it comes from: lexical (weight 0.25)" in result.stderr
+
+
+def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "graph_of", None)  # not reached
+    predictor = classifier.predictor_
+    with pytest.raises(ValueError, match=r"must end in \.onnx, got .*table\.csv"):
+        export(predictor, tmp_path / "table.csv")
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        export(predictor, tmp_path / "folder.onnx")
+    monkeypatch.setattr(exporting, "LARGEST_FILE", 1000)
+    with pytest.raises(ValueError, match="one ONNX file holds at most 2"):
+        export(predictor, tmp_path / "model.onnx")
+    several = LinearHead(predictor.head.weight[:1].repeat(2, 1, 1), predictor.head.bias[:1].repeat(2, 1))
+    chunked = replace(predictor, head=several, config=predictor.config.replace(max_chunks=2))
+    with pytest.raises(ValueError, match="a head of several layers over texts in several chunks"):
+        export(chunked, tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ImportError, match=r"pip install 'abalone-mltc\[onnx\]'"):
+        export(predictor, tmp_path / "model.onnx")
+
+
+def test_the_command_speaks_in_options(classifier, tmp_path):
+    classifier.save_pretrained(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "abalone.json").read_text())
+    about["decision"]["mixture"] = {"lexical": 0.5}
+    (tmp_path / "model" / "abalone.json").write_text(json.dumps(about))
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
+    assert result.exit_code == 2
+    assert "leave them out with --neural-only" in result.stderr
+    result = CliRunner().invoke(app, ["export", str(tmp_path), "-o", str(tmp_path / "m.onnx")])
+    assert result.exit_code == 2
+    assert "is no model folder" in result.stderr

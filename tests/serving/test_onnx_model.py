@@ -1,0 +1,111 @@
+"""The ONNX file in a process where importing torch fails, and files that are something else."""
+
+import json
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from exported import NAMES, TEXTS, fit, run_without_torch
+from typer.testing import CliRunner
+
+from abalone.cli import app
+from abalone.serving.export import export
+from abalone.serving.onnx_model import BLOCK, OnnxModel
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def file(classifier, tmp_path_factory):
+    return export(classifier.predictor_, tmp_path_factory.mktemp("file") / "model.onnx").path
+
+
+def answers(output):
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_it_predicts_without_torch(file, classifier, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    done = run_without_torch("predict", file, tmp_path / "texts.txt", "--probabilities")
+    assert (done.returncode, done.stderr) == (0, "")
+    given = answers(done.stdout)
+    probabilities = [[answer["probabilities"][name] for name in NAMES] for answer in given]
+    np.testing.assert_allclose(probabilities, classifier.predict_proba(TEXTS), atol=1e-5)
+    assert [sorted(answer["labels"]) for answer in given] == [sorted(row) for row in classifier.predict(TEXTS)]
+
+
+def test_the_process_really_has_no_torch(file):
+    """The test above would show nothing if torch could be imported there."""
+    done = run_without_torch("predict", file.parent, stdin="w1\n")
+    assert done.returncode != 0
+    assert "may not be imported here" in done.stderr
+
+
+def test_streams_are_answered_too(file, classifier):
+    done = run_without_torch("predict", file, "-", stdin=f'{TEXTS[0]}\n{{"text": "{TEXTS[1]}"}}\n')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [sorted(answer["labels"]) for answer in answers(done.stdout)] == [
+        sorted(row) for row in classifier.predict(TEXTS[:2])
+    ]
+
+
+def test_many_texts_come_back_in_order(file, classifier):
+    model = OnnxModel.load(file, threads=1)
+    texts = [TEXTS[number % len(TEXTS)] for number in range(BLOCK + 100)]
+    expected = classifier.predict_proba(TEXTS)[np.arange(len(texts)) % len(TEXTS)]
+    np.testing.assert_allclose(model.probabilities(texts), expected, atol=1e-5)
+    assert model.predict([]) == []
+    assert model.probabilities([]).shape == (0, 5)
+    assert model.embed([]).shape == (0, 32)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["predict", *map(str, arguments)])
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith("error: ")
+    return result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"some text", b"\x08\x07\x12\x04half", b"PK\x03\x04"])
+def test_what_is_no_onnx_file(content, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(content)
+    message = run(tmp_path / "model.onnx")
+    assert f"{tmp_path / 'model.onnx'} is no ONNX model" in message or "was not made by `abalone export`" in message
+
+
+def test_half_of_a_file(file, tmp_path):
+    content = file.read_bytes()
+    (tmp_path / "half.onnx").write_bytes(content[: len(content) // 2])
+    assert "half.onnx is no ONNX model" in run(tmp_path / "half.onnx")
+
+
+def changed(file, target, **entries):
+    model = onnx.load(file)
+    stored = {entry.key: entry.value for entry in model.metadata_props} | entries
+    onnx.helper.set_model_props(model, {key: value for key, value in stored.items() if value is not None})
+    onnx.save(model, target)
+    return target
+
+
+def test_an_onnx_file_of_somebody_else(file, tmp_path):
+    foreign = changed(file, tmp_path / "foreign.onnx", abalone=None)
+    assert "foreign.onnx was not made by `abalone export`" in run(foreign)
+    newer = changed(file, tmp_path / "newer.onnx", abalone="2")
+    assert "newer.onnx has format 2, and this version reads 1: export it again" in run(newer)
+    for entries in ({"decision": None}, {"reading": "{"}, {"reading": '{"a": 1}'}):
+        damaged = changed(file, tmp_path / "damaged.onnx", **entries)
+        assert "damaged.onnx is damaged" in run(damaged)
+
+
+def test_a_device_it_cannot_run_on(file):
+    assert "an ONNX file runs on the processor, not on --device 'cuda'" in run(file, "--device", "cuda")
+
+
+def test_without_onnxruntime(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert "pip install 'abalone-mltc[onnx]'" in run(file)
