@@ -1,0 +1,101 @@
+"""`abalone serve`: a model behind HTTP, with a page to try it on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from abalone.cli.app import app
+from abalone.cli.corpus import DataPath, read_and_tell
+
+if TYPE_CHECKING:
+    from abalone.serving.served import Classifier, Served
+
+
+@app.command()
+def serve(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder, or an ONNX file of `abalone export`.")],
+    host: Annotated[
+        str, typer.Option(help="The address to bind to; 0.0.0.0 is all, for others to reach.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    evidence: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Show the nearest training documents of this data beside predictions."),
+    ] = None,
+    path: DataPath = None,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 256,
+    max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 100_000,
+    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Size of one request, in MiB.")] = 4,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+) -> None:
+    """Serve a model: a page at /, predictions at /v1/predict, the rest at /docs."""
+    try:
+        from abalone.serving.app import create_app
+        from abalone.serving.limits import Limits
+        from abalone.serving.server import address, bind, own_hosts
+        from abalone.serving.server import serve as serve_app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (
+            "fastapi",
+            "uvicorn",
+            "prometheus_client",
+            "starlette",
+            "pydantic",
+        ):
+            raise
+        raise ImportError(f"serving needs {error.name}: pip install 'abalone-mltc[serve]'") from None
+    if path is not None and evidence is None:
+        raise ValueError("--path says where the files of --evidence are; give both")
+    limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)
+    with bind(host, port) as bound:
+        served = read_model(model, evidence, path, device)
+        where = address(bound)
+        hosts = own_hosts(host, bound)
+        if hosts is None:
+            typer.echo(
+                "note: everyone who can reach this machine can use the server; it asks for no password", err=True
+            )
+        labels = f"{len(served.classifier.label_names):,} labels"
+        serve_app(
+            create_app(served, limits=limits, hosts=hosts),
+            bound,
+            lambda: typer.echo(f"{served.name}, {labels}, at {where} (Ctrl-C stops)", err=True),
+        )
+    typer.echo("stopped", err=True)
+
+
+def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":
+    """The model, warmed up, with the training documents it is to show."""
+    from abalone.serving.served import Query, Served
+
+    classifier, story = _read(model, device)
+    documents = None
+    if evidence is not None:
+        from abalone.serving.evidence import Evidence
+
+        corpus = read_and_tell(evidence, path=path)
+        if story and _origin(corpus.provenance) != _origin(story.get("provenance", {})):
+            typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
+        documents = Evidence.of(corpus, classifier.embed, model)
+    frequencies = story.get("statistics", {}).get("frequencies")
+    served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
+    served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])
+    return served
+
+
+def _read(model: Path, device: str) -> tuple["Classifier", Mapping[str, Any]]:
+    """The model and its story, of which an ONNX file has none."""
+    if model.suffix == ".onnx":
+        from abalone.serving.onnx_model import OnnxModel
+
+        return OnnxModel.load(model), {}
+    from abalone.model.folder import load
+
+    predictor = load(model, device=device)
+    return predictor, predictor.story
+
+
+def _origin(provenance: Mapping[str, object]) -> object:
+    return provenance.get("sha256") or provenance.get("source")

@@ -1,0 +1,179 @@
+"""The HTTP interface of a model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from abalone import __version__
+from abalone.serving import schema
+from abalone.serving.batching import ROOM, Batcher, Busy
+from abalone.serving.guard import Guard, problem
+from abalone.serving.limits import Limits, Refusal, read_request
+from abalone.serving.metrics import Metrics
+from abalone.serving.served import Answer, Query, Served
+
+PAGE = Path(__file__).with_name("page")
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status.value: {"model": schema.Problem, "description": description}
+    for status, description in (
+        (HTTPStatus.BAD_REQUEST, "The body is not JSON."),
+        (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
+        (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not declared as JSON."),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, "The JSON is not what is asked for here."),
+        (HTTPStatus.SERVICE_UNAVAILABLE, "Too many texts are waiting; `Retry-After` says when to try again."),
+    )
+}
+
+
+def create_app(
+    served: Served, *, limits: Limits | None = None, hosts: Sequence[str] | None = None, room: int = ROOM
+) -> FastAPI:
+    """The application that serves a model, for any ASGI server.
+
+    Args:
+        served: the model.
+        limits: how much a request may ask for.
+        hosts: the names it answers to; any without it.
+        room: texts that may wait for the model.
+    """
+    limits = limits or Limits()
+    metrics = Metrics()
+    thresholds = [_threshold(value) for value in served.classifier.decision.thresholds.values]
+    batcher: Batcher[Query, Answer] = Batcher(
+        served.answer, lambda query: len(query.text), observe=metrics.observe_batch, room=max(room, limits.texts)
+    )
+    metrics.waiting.set_function(lambda: batcher.waiting)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(batcher.close)
+
+    # The usual pages of FastAPI would load their scripts from elsewhere; `/docs` is our own.
+    app = FastAPI(title="ABALONE", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Guard, metrics=metrics, hosts=hosts)
+    app.add_exception_handler(Refusal, _refuse)
+    app.add_exception_handler(HTTPException, _refuse_route)
+    app.mount("/static", StaticFiles(directory=PAGE), name="static")
+
+    @app.post(
+        "/v1/predict",
+        response_model=schema.PredictResponse,
+        responses=REFUSALS,
+        summary="Label texts",
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": schema.PredictRequest.model_json_schema()}},
+            }
+        },
+    )
+    async def predict(request: Request) -> Response:
+        asked = await read_request(request, limits)
+        if asked.evidence and served.evidence is None:
+            raise Refusal(
+                HTTPStatus.UNPROCESSABLE_ENTITY, "there is no evidence: the server was started without --evidence"
+            )
+        queries = [Query(text, asked.evidence) for text in asked.all_texts]
+        answers = await _unless_gone(request, batcher, queries, limits)
+        names = served.classifier.label_names
+        predictions = [_prediction(answer, names, thresholds, asked.top_k) for answer in answers]
+        return JSONResponse({"model": served.name, "predictions": predictions})
+
+    @app.get("/v1/labels", summary="The labels, their thresholds and how often they were seen in training")
+    async def labels() -> schema.LabelsResponse:
+        counts: Sequence[int | None] = served.frequencies or [None] * len(thresholds)
+        known = zip(served.classifier.label_names, thresholds, counts, strict=True)
+        return schema.LabelsResponse(
+            model=served.name,
+            labels=[schema.KnownLabel(name=name, threshold=cut, documents=seen) for name, cut, seen in known],
+            evidence=served.evidence is not None,
+            max_texts=limits.texts,
+            max_characters=limits.characters,
+        )
+
+    @app.get("/healthz", summary="Whether requests are taken", responses={503: {"model": schema.Problem}})
+    async def healthz() -> schema.Health:
+        if not batcher.alive:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model is not answering")
+        return schema.Health(status="ok", model=served.name)
+
+    @app.get("/metrics", summary="Counters, for Prometheus", response_class=Response)
+    async def prometheus() -> Response:
+        return Response(metrics.text(), media_type=metrics.content_type)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return FileResponse(PAGE / "docs.html")
+
+    return app
+
+
+async def _unless_gone(
+    request: Request, batcher: Batcher[Query, Answer], queries: list[Query], limits: Limits
+) -> list[Answer]:
+    """The answers; given up as soon as the client hangs up, so that the model does no work for nobody."""
+    answering = asyncio.ensure_future(batcher.submit(queries))
+    hanging_up = asyncio.ensure_future(request.receive())  # the body has been read: the next event is the end
+    try:
+        await asyncio.wait({answering, hanging_up}, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            return answering.result()
+        if hanging_up.done():
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the client has gone")
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"no answer within {limits.seconds:g} s", retry_after=5)
+    except Busy as busy:
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{busy}; try again later", busy.retry_after) from None
+    finally:
+        answering.cancel()
+        hanging_up.cancel()
+
+
+def _prediction(
+    answer: Answer, names: Sequence[str], thresholds: list[float | None], top_k: int | None
+) -> dict[str, object]:
+    order = np.argsort(-answer.probabilities, kind="stable")
+    chosen = order[answer.given[order]] if top_k is None else order[:top_k]
+    labels = [
+        {
+            "name": names[j],
+            "probability": round(float(answer.probabilities[j]), 6),
+            "threshold": thresholds[j],
+            "given": bool(answer.given[j]),
+        }
+        for j in chosen.tolist()
+    ]
+    evidence = None if answer.evidence is None else [vars(document) for document in answer.evidence]
+    return {"labels": labels, "evidence": evidence}
+
+
+def _threshold(value: float) -> float | None:
+    return round(float(value), 6) if value <= 1 else None
+
+
+async def _refuse(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)
+    return problem(refusal.status, refusal.reason, retry_after=refusal.retry_after)
+
+
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    reason = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path[:100]}; /docs says what there is",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path[:100]} does not take {request.method}",
+    }.get(status, str(error.detail))
+    return problem(status, reason, headers=dict(error.headers or {}))

@@ -1,0 +1,182 @@
+"""Dynamic batching: what concurrent requests ask for goes through the model together, in one thread that owns it."""
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+BATCH_ITEMS = 64
+BATCH_CHARACTERS = 100_000  # about what two cores encode in a second: nobody waits much longer for their turn
+WINDOW = 0.004  # seconds to wait for company, where there was some in the batch before
+ROOM = 2048  # items that may wait before newcomers are sent away
+SMOOTHING = 0.2  # how much the last batch counts in the estimated time an item takes
+
+
+class Busy(Exception):  # noqa: N818  # no fault: try again
+    """There is no room for more, or the server is stopping.
+
+    Args:
+        reason: for the client.
+        retry_after: seconds after which it may be worth trying again.
+    """
+
+    def __init__(self, reason: str, retry_after: int) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Job(Generic[Item, Result]):
+    """What one request has asked for, and the answers so far."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.taken = 0  # how many have gone into a batch
+        self.results: dict[int, Result] = {}
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[list[Result]] = self._loop.create_future()
+
+    def put(self, place: int, result: Result) -> None:
+        """Store one answer; the last one completes the job."""
+        self.results[place] = result
+        if len(self.results) == len(self.items):
+            self._tell(lambda: self.answer.set_result([self.results[place] for place in range(len(self.items))]))
+
+    def fail(self, error: Exception) -> None:
+        """End the job with an error."""
+        self._tell(lambda: self.answer.set_exception(error))
+
+    def _tell(self, settle: Callable[[], None]) -> None:
+        def unless_gone() -> None:
+            if not self.answer.done():  # a client that has hung up has cancelled it
+                settle()
+
+        with suppress(RuntimeError):  # the loop has been closed: nobody is waiting any more
+            self._loop.call_soon_threadsafe(unless_gone)
+
+
+class Batcher(Generic[Item, Result]):
+    """Collects the items of concurrent jobs into batches for one worker thread.
+
+    Items are taken from the waiting jobs in turn, one each, so that a long list does not hold up a single text. A lone
+    client never waits for company: the window opens only after a batch that served more than one job, as then the same
+    clients are about to ask again. Jobs whose client has gone are dropped.
+
+    Args:
+        run: answers a list of items in order; called in the worker thread only.
+        size: characters of an item, which stand for the time it takes.
+        observe: told the items and seconds of every batch.
+        room: items that may wait.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Sequence[Result]],
+        size: Callable[[Item], int],
+        *,
+        observe: Callable[[int, float], None] = lambda items, seconds: None,
+        room: int = ROOM,
+    ) -> None:
+        self._run, self._size, self._observe, self._room = run, size, observe, room
+        self._jobs: deque[Job[Item, Result]] = deque()  # those with items that no batch has taken yet
+        self._waiting = 0  # such items
+        self._changed = threading.Condition()
+        self._closing = False
+        self._company = False
+        self._seconds_per_item = 0.0
+        # A daemon, so that a second Ctrl-C ends the process even in the middle of a batch.
+        self._worker = threading.Thread(target=self._work, name="abalone-model", daemon=True)
+        self._worker.start()
+
+    @property
+    def waiting(self) -> int:
+        """Items that wait for their turn."""
+        return self._waiting
+
+    @property
+    def alive(self) -> bool:
+        """Whether jobs are taken and answered."""
+        return self._worker.is_alive() and not self._closing
+
+    async def submit(self, items: Sequence[Item]) -> list[Result]:
+        """The answers to `items`, in order; raises `Busy` where they cannot be taken now."""
+        if not items:
+            return []
+        job: Job[Item, Result] = Job(items)
+        with self._changed:
+            if not self.alive:
+                raise Busy("the server is stopping", retry_after=5)
+            if self._waiting + len(items) > self._room:
+                raise Busy(f"{self._waiting} texts are waiting already", self._seconds_left())
+            self._jobs.append(job)
+            self._waiting += len(items)
+            self._changed.notify()
+        try:
+            return await job.answer
+        finally:
+            self._forget(job)
+
+    def close(self) -> None:
+        """Answer what waits, then end the worker."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._worker.join()
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            started = time.perf_counter()
+            self._answer(batch)
+            seconds = time.perf_counter() - started
+            self._seconds_per_item += SMOOTHING * (seconds / len(batch) - self._seconds_per_item)
+            self._observe(len(batch), seconds)
+
+    def _next_batch(self) -> list[tuple[Job[Item, Result], int]]:
+        """Places in jobs to answer together; none once closed and done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closing)
+            if self._company:
+                self._changed.wait_for(lambda: self._waiting >= BATCH_ITEMS or self._closing, timeout=WINDOW)
+            batch: list[tuple[Job[Item, Result], int]] = []
+            characters = 0
+            while self._jobs and len(batch) < BATCH_ITEMS and characters < BATCH_CHARACTERS:
+                job = self._jobs.popleft()
+                batch.append((job, job.taken))
+                characters += self._size(job.items[job.taken])
+                job.taken += 1
+                if job.taken < len(job.items):
+                    self._jobs.append(job)
+            self._waiting -= len(batch)
+            self._company = len({id(job) for job, _ in batch}) > 1
+            return batch
+
+    def _answer(self, batch: list[tuple[Job[Item, Result], int]]) -> None:
+        try:
+            results = self._run([job.items[place] for job, place in batch])
+        except Exception as error:
+            jobs = {id(job): job for job, _ in batch}
+            if len(jobs) == 1:
+                job = batch[0][0]
+                self._forget(job)
+                job.fail(error)
+            else:  # only the job that the model fails on is to fail
+                for job in jobs.values():
+                    self._answer([part for part in batch if part[0] is job])
+            return
+        for (job, place), result in zip(batch, results, strict=True):
+            job.put(place, result)
+
+    def _forget(self, job: Job[Item, Result]) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+                self._waiting -= len(job.items) - job.taken
+
+    def _seconds_left(self) -> int:
+        return min(max(math.ceil(self._waiting * self._seconds_per_item), 1), 60)

@@ -1,0 +1,108 @@
+"""The training documents nearest to a text: what a prediction can be held against."""
+
+import hashlib
+import textwrap
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from abalone.data.cache import cache_dir, source_key, written_whole
+from abalone.data.corpus import Corpus
+from abalone.data.memory import label_lists
+
+FORMAT = "abalone-evidence-1"  # part of the key: another layout never meets an old file
+SHOWN = 600  # characters of a document: enough to see what it is about
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A training document near a text."""
+
+    text: str
+    labels: list[str]
+    similarity: float
+
+
+class Evidence:
+    """Finds the training documents nearest to a text, by the cosine of the model's embeddings.
+
+    Args:
+        texts: the training documents.
+        labels: the names of each one's labels.
+        embeddings: [n, h].
+    """
+
+    def __init__(self, texts: Sequence[str], labels: list[list[str]], embeddings: np.ndarray) -> None:
+        from abalone.evaluation.knn import NearestNeighbours  # torch, which an ONNX file without evidence does not need
+
+        self._texts, self._labels = texts, labels
+        unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
+        self._neighbours = NearestNeighbours(device="cpu").fit(embeddings, unlabelled)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @classmethod
+    def of(cls, corpus: Corpus, embed: Embed, model: Path) -> "Evidence":
+        """The training split of a corpus as `model` sees it.
+
+        Args:
+            corpus: the data; its labels need not be the model's.
+            embed: the model's embeddings of texts.
+            model: its folder or file; embeddings are computed once and cached as long as it stays the same.
+        """
+        texts = corpus.train.texts
+        if not len(texts):
+            raise ValueError(f"the training split of {corpus.name} is empty, so it holds no evidence")
+        labels = label_lists(corpus.train.labels, corpus.label_names)
+        return cls(texts, labels, _embedded_once(texts, embed, model))
+
+    def nearest(self, embeddings: np.ndarray, k: int) -> list[list[Document]]:
+        """The k nearest documents to each row of embeddings [n, h], nearest first."""
+        rows, cosines = self._neighbours.neighbours(embeddings, k)  # [n, k] each
+        return [
+            [self._document(int(row), float(cosine)) for row, cosine in zip(*near, strict=True)]
+            for near in zip(rows, cosines, strict=True)
+        ]
+
+    def _document(self, row: int, cosine: float) -> Document:
+        # Cut first: white space is then looked for in a snippet and not in a whole book.
+        beginning = self._texts[row][: 4 * SHOWN]
+        return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
+
+
+def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarray:
+    """Embeddings [n, h], from the cache if this model has read these texts before."""
+    path = cache_dir() / "evidence" / f"{_key(texts, model)}.npy"
+    try:
+        cached: np.ndarray = np.load(path, allow_pickle=False)
+        if len(cached) == len(texts):
+            return cached
+    except (OSError, ValueError, EOFError):
+        pass  # not there, or damaged: made again
+    embeddings = embed(texts)
+    try:
+        with written_whole(path) as file:
+            np.save(file, embeddings, allow_pickle=False)
+    except OSError as error:
+        warnings.warn(
+            f"cannot cache embeddings in {path.parent} ({error.strerror or error}), so they are computed at every "
+            "start; set ABALONE_CACHE to a folder with space",
+            stacklevel=2,
+        )
+    return embeddings
+
+
+def _key(texts: Sequence[str], model: Path) -> str:
+    files = sorted(file for file in model.iterdir() if file.is_file()) if model.is_dir() else [model]
+    digest = hashlib.sha256(source_key(files, FORMAT).encode())
+    for text in texts:
+        encoded = text.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))  # so that ["ab", "c"] is not ["a", "bc"]
+        digest.update(encoded)
+    return digest.hexdigest()

@@ -1,0 +1,100 @@
+"""What stands around every request: who may ask, what browsers may do with answers, and what becomes of errors."""
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from abalone.serving.metrics import Metrics
+
+log = logging.getLogger("abalone.serving")
+
+HEADERS = {
+    # The page brings all it needs, and labels and texts are data: nothing else may load, run or frame it.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def problem(
+    status: HTTPStatus,
+    reason: str,
+    *,
+    instance: str | None = None,
+    retry_after: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """An answer that says what went wrong, as RFC 9457 has it."""
+    content: dict[str, object] = {"title": status.phrase, "status": status.value, "detail": reason}
+    if instance is not None:
+        content["instance"] = instance
+    waiting = {} if retry_after is None else {"retry-after": str(retry_after)}
+    return JSONResponse(content, status.value, {**(headers or {}), **waiting}, media_type="application/problem+json")
+
+
+class Guard:
+    """ASGI middleware around the whole application.
+
+    Args:
+        app: what it guards.
+        metrics: counts every request.
+        hosts: names that the `Host` header may have, any without it. A server bound to this machine alone must not
+            answer to others, or a web page could point its own name here and read what it gets.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, hosts: Sequence[str] | None) -> None:
+        self._app, self._metrics = app, metrics
+        self._hosts = None if hosts is None else {name.lower() for name in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 0
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            if not self._is_welcome(scope):
+                answer = problem(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to its own host name only")
+                await answer(scope, receive, send_guarded)
+            else:
+                await self._app(scope, receive, send_guarded)
+        except Exception:
+            instance = secrets.token_hex(8)
+            log.exception("error %s at %s %s", instance, scope["method"], scope["path"])
+            if status == 0:
+                reason = f"an error of the server; its log has it as {instance}"
+                await problem(HTTPStatus.INTERNAL_SERVER_ERROR, reason, instance=instance)(scope, receive, send_guarded)
+        finally:
+            # The route's path and not the request's, which anyone can make up without end.
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.seconds.labels(path).observe(time.perf_counter() - started)
+
+    def _is_welcome(self, scope: Scope) -> bool:
+        if self._hosts is None:
+            return True
+        host = Headers(scope=scope).get("host", "").lower()
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        return name in self._hosts

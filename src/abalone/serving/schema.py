@@ -1,0 +1,111 @@
+"""The JSON that goes in and out, as OpenAPI shows it."""
+
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class PredictRequest(BaseModel):
+    """One text or several, and what is wanted of them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"text": "A text to label."}, {"texts": ["One.", "Two."], "top_k": 5}]},
+    )
+
+    text: str | None = Field(None, description="One text. Either this or `texts`.")
+    texts: list[str] | None = Field(None, description="Several texts; the answer keeps their order.")
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        description="Give this many most probable labels, whatever their thresholds. Without it, the labels whose "
+        "probability reaches their threshold.",
+    )
+    evidence: int = Field(0, ge=0, description="Give this many nearest training documents beside each prediction.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.text is None) == (self.texts is None):
+            raise ValueError("give either text, one string, or texts, a list of strings")
+        if self.texts == []:
+            raise ValueError("texts is empty")
+        return self
+
+    @property
+    def all_texts(self) -> list[str]:
+        """The texts, be it one or several."""
+        return [self.text] if self.text is not None else self.texts or []
+
+    def named_texts(self) -> Iterator[tuple[str, str]]:
+        """Each text with the name it has in the request, for messages."""
+        if self.text is not None:
+            yield "text", self.text
+        else:
+            yield from ((f"texts[{place}]", text) for place, text in enumerate(self.texts or []))
+
+
+class ScoredLabel(BaseModel):
+    """A label and how sure the model is of it."""
+
+    name: str
+    probability: float
+    threshold: float | None = Field(description="Where the label begins to be given; null if it never is.")
+    given: bool = Field(description="Whether the model gives the label to the text.")
+
+
+class Neighbour(BaseModel):
+    """A training document near the text."""
+
+    text: str = Field(description="Its beginning.")
+    labels: list[str]
+    similarity: float = Field(description="Cosine of the embeddings.")
+
+
+class Prediction(BaseModel):
+    """What the model says of one text."""
+
+    labels: list[ScoredLabel] = Field(description="The most probable first.")
+    evidence: list[Neighbour] | None = Field(None, description="The nearest first; only where it was asked for.")
+
+
+class PredictResponse(BaseModel):
+    """One prediction a text, in order."""
+
+    model: str
+    predictions: list[Prediction]
+
+
+class KnownLabel(BaseModel):
+    """A label that the model can give."""
+
+    name: str
+    threshold: float | None = Field(description="Null if it is never given.")
+    documents: int | None = Field(description="Training documents that carry it, where the model knows.")
+
+
+class LabelsResponse(BaseModel):
+    """The model's labels and what a request may ask for."""
+
+    model: str
+    labels: list[KnownLabel]
+    evidence: bool = Field(description="Whether training documents can be asked for.")
+    max_texts: int
+    max_characters: int
+
+
+class Health(BaseModel):
+    """Whether the server takes requests."""
+
+    status: str
+    model: str
+
+
+class Problem(BaseModel):
+    """Why a request was refused, as RFC 9457 has it."""
+
+    title: str
+    status: int
+    detail: str
+    instance: str | None = Field(None, description="Of an error of the server: the id under which its log has it.")

@@ -1,0 +1,69 @@
+"""The server process: a socket, uvicorn, and an orderly end."""
+
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from ipaddress import ip_address
+
+import uvicorn
+from fastapi import FastAPI
+
+LAST_ANSWERS = 30  # seconds for what is in flight when the server is told to stop
+CONNECTIONS = 1024  # at a time; more are sent away by uvicorn itself
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at that address; taken before the model is read, so that a port in use is told at once."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
+    except OSError as error:
+        raise OSError(f"cannot serve at {host} port {port}: {error.strerror or error}") from None
+
+
+def address(bound: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = bound.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def own_hosts(host: str, bound: socket.socket) -> list[str] | None:
+    """The names that a server reachable from this machine alone answers to; of others none is known."""
+    if not ip_address(bound.getsockname()[0]).is_loopback:
+        return None
+    return [*LOCAL, host, f"[{host}]", bound.getsockname()[0]]
+
+
+def serve(app: FastAPI, bound: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or Ctrl-C, then answer what is in flight and return. A second Ctrl-C does not wait.
+
+    Args:
+        app: what to serve.
+        bound: the socket to listen on.
+        ready: called when requests are answered.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=LAST_ANSWERS,
+    )
+    # uvicorn repeats the signal that stopped it once it is done; being told to stop is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    _Server(config, ready).run([bound])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()

@@ -1,0 +1,117 @@
+"""`abalone serve` from end to end: a fitted model, a real process, signals."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tiny
+from abalone.classifier import AbaloneClassifier
+from abalone.cli import app
+from abalone.data.memory import label_lists
+from abalone.serving.server import bind, own_hosts
+
+NAMES = ("zero", "one", "<b>two</b>", "three", "four")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model folder, the data it was trained on, and the model."""
+    place = tmp_path_factory.mktemp("serve")
+    texts, matrix = tiny.corpus(120)
+    labels = label_lists(matrix, NAMES)
+    splits = ["train"] * 100 + ["val"] * 20
+    rows = [
+        json.dumps({"text": text, "labels": given, "split": split})
+        for text, given, split in zip(texts, labels, splits, strict=True)
+    ]
+    (place / "data.jsonl").write_text("\n".join(rows))
+    encoder = tiny.save_encoder(place / "encoder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(place / "cache"))
+        model = AbaloneClassifier(encoder=encoder, objective="bce", epochs=1, max_length=32, device="cpu")
+        model.fit(texts, labels)
+    model.save_pretrained(place / "model")
+    return place, texts, model
+
+
+def start(place, *options):
+    """The process and its address."""
+    command = [sys.executable, "-m", "abalone", "serve", str(place / "model"), "--port", "0", *options]
+    environment = {**os.environ, "ABALONE_CACHE": str(place / "cache")}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    said = ""
+    for line in process.stderr:
+        said += line
+        if found := re.search(r"at (http://\S+)", line):
+            return process, found[1], said
+    raise AssertionError(said)
+
+
+def test_a_fitted_model_is_served_and_stops_in_order(fitted):
+    place, texts, model = fitted
+    process, address, said = start(place, "--evidence", str(place / "data.jsonl"), "--max-texts", "50")
+    try:
+        assert "model, 5 labels" in said
+        answer = httpx.post(f"{address}/v1/predict", json={"texts": texts[:50], "top_k": 5, "evidence": 1}, timeout=60)
+        predictions = answer.json()["predictions"]
+        expected = model.predict_proba(texts[:50])
+        for prediction, text, row in zip(predictions, texts[:50], expected, strict=True):
+            got = {label["name"]: label["probability"] for label in prediction["labels"]}
+            np.testing.assert_allclose([got[name] for name in model.label_names], row, atol=2e-5)
+            assert prediction["evidence"][0]["text"] == text  # a training document is nearest to itself
+        given = httpx.post(f"{address}/v1/predict", json={"texts": texts[:50]}, timeout=60).json()["predictions"]
+        assert [{label["name"] for label in one["labels"]} for one in given] == [
+            set(m) for m in model.predict(texts[:50])
+        ]
+        known = httpx.get(f"{address}/v1/labels").json()
+        assert [label["name"] for label in known["labels"]] == list(model.label_names)
+        assert all(label["documents"] > 0 for label in known["labels"])
+        assert httpx.post(f"{address}/v1/predict", json={"texts": texts[:51]}).status_code == 422
+        assert httpx.get(f"{address}/healthz", headers={"host": "elsewhere.example"}).status_code == 421
+    finally:
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 0
+    assert rest == "stopped\n"
+
+
+def test_a_port_in_use_is_told_before_anything_is_read():
+    with bind("127.0.0.1", 0) as taken:
+        done = CliRunner().invoke(app, ["serve", "nowhere", "--port", str(taken.getsockname()[1])])
+    assert done.exit_code == 2
+    assert "cannot serve at 127.0.0.1 port" in done.output
+    assert "in use" in done.output
+
+
+def test_a_folder_that_is_no_model_is_told(tmp_path):
+    done = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0"])
+    assert done.exit_code == 2
+    assert "is no model folder" in done.output
+
+
+def test_a_missing_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "abalone.serving.server")
+    done = CliRunner().invoke(app, ["serve", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "pip install 'abalone-mltc[serve]'" in done.output
+
+
+def test_who_listens_to_this_machine_alone_knows_its_names():
+    with bind("127.0.0.1", 0) as local, bind("0.0.0.0", 0) as public:
+        assert {"localhost", "127.0.0.1", "[::1]"} <= set(own_hosts("127.0.0.1", local))
+        assert own_hosts("0.0.0.0", public) is None
+
+
+def test_an_onnx_file_is_served_without_torch():
+    needed = "abalone.cli, abalone.serving.app, abalone.serving.server, abalone.serving.onnx_model"
+    script = f"import sys, {needed}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
