@@ -1,0 +1,106 @@
+"""`abalone report`: one page to look at a model, or at several side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from abalone.cli.app import app
+from abalone.cli.corpus import DataPath, LabelColumn, LabelSeparator, SkipBadRows, SplitColumn, TextColumn
+from abalone.cli.evaluate import to_score
+
+if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier
+    from abalone.report.runs import Documents
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR [DIR …]", help="Model folders.")],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="DATA",
+            help="What to score them on: a file, a folder, or the name of a known corpus. "
+            "Without it the page shows what the folders hold by themselves.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="train, validation, test or all; by default test, or all of a file that brings no splits."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    path: DataPath = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    label_separator: LabelSeparator = None,
+    skip_bad_rows: SkipBadRows = False,
+) -> None:
+    """Write a page that shows how a model, or several, fare: curves, the long tail, a map, documents to read.
+
+    It is one HTML file that opens from disk and asks the network for nothing.
+    """
+    from abalone.classifier import AbaloneClassifier
+    from abalone.data.corpus import SPLITS
+    from abalone.report.page import write_report
+
+    if split not in {None, "all", *SPLITS}:
+        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder: name an HTML file with --output")
+    models = {
+        name: AbaloneClassifier.from_pretrained(folder, device=device)
+        for name, folder in zip(short_names(folders), folders, strict=True)
+    }
+    documents = None
+    if data is not None:
+        options = {
+            "path": path,
+            "text_column": text_column,
+            "label_column": label_column,
+            "split_column": split_column,
+            "label_separator": label_separator,
+            "skip_bad_rows": skip_bad_rows,
+        }
+        documents = _documents(data, split, list(models.values()), options)
+    write_report(models, output, documents)
+    typer.echo(f"report: {output}")
+    if documents is None:
+        typer.echo("note: only what the folders hold; give --data to score them on documents.", err=True)
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """What the page calls each folder: as little of its path, from the end, as tells them apart.
+
+    Example:
+        >>> short_names([Path("runs/a/model"), Path("runs/b/model")])
+        ['a/model', 'b/model']
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    if len(set(parts)) < len(parts):
+        raise ValueError("the same model folder is named twice")
+    length = 1
+    while len({own[-length:] for own in parts}) < len(parts):
+        length += 1
+    return ["/".join(own[-length:]) for own in parts]
+
+
+def _documents(
+    data: str, split: str | None, models: "Sequence[AbaloneClassifier]", options: dict[str, Any]
+) -> "Documents":
+    from abalone.report.runs import Documents
+
+    # A file without splits is scored as a whole only if none of the models has seen a part of it.
+    stories = [model.predictor_.story for model in models]
+    trained_on = {str(sums): sums for sums in (story.get("provenance", {}).get("sha256") for story in stories)}
+    for sums in trained_on.values():
+        name, chosen, texts, labels = to_score(data, split, sums, **options)
+        if chosen != "all":
+            break
+    if not texts:
+        raise ValueError(f"the {chosen} split of {name} is empty; choose another with --split")
+    return Documents(name, chosen, texts, labels)

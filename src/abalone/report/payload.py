@@ -1,0 +1,204 @@
+"""Everything that the page shows, as plain values: numbers from the library, texts as they are, nothing drawn yet."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from abalone import __version__
+from abalone.evaluation.clustering import cluster_by_combination, label_combinations
+from abalone.evaluation.groups import THIRDS
+from abalone.evaluation.metrics import evaluate, per_label
+from abalone.report.bootstrap import Drawn, Interval, draw_scores
+from abalone.report.calibration import reliability_by_third, threshold_worth
+from abalone.report.confusion import confusion
+from abalone.report.documents import LONG_EXCERPT, document_losses, excerpt, worst_documents
+from abalone.report.history import learning_curves
+from abalone.report.map import document_map
+from abalone.report.runs import Answers, Documents, ReportedRun
+
+LIKELY = 5  # labels of a document to read that are shown with their probability, beside those meant or given
+OPEN_SETTINGS = ("device", "checkpoint_seconds", "tensorboard")  # of the machine, not of the model
+
+
+def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> dict[str, Any]:
+    """What the page is made of.
+
+    Labels are indices into one list, the labels of all runs in order of first appearance: runs may know different ones.
+
+    Args:
+        runs: the models, each with answers where there are documents.
+        documents: what they were scored on.
+    """
+    names = tuple(dict.fromkeys(name for run in runs for name in run.label_names))
+    column = {name: index for index, name in enumerate(names)}
+    columns = [np.array([column[name] for name in run.label_names]) for run in runs]  # [L of the run] each
+    payload: dict[str, Any] = {
+        "version": __version__,
+        "thirds": THIRDS,
+        "labels": names,
+        "documents": None,
+        "runs": [_of_run(run, own) for run, own in zip(runs, columns, strict=True)],
+        "comparison": None,
+    }
+    if documents is not None:
+        payload["documents"] = _of_documents(documents, column, runs[0].scored.mapped)
+        for shown, run, own in zip(payload["runs"], runs, columns, strict=True):
+            shown |= _of_answers(run, own, documents)
+        if len(runs) > 1:
+            payload["comparison"] = _comparison(runs)
+    return payload
+
+
+def _of_run(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
+    """What its folder alone can tell."""
+    statistics = {name: value for name, value in run.story["statistics"].items() if name != "frequencies"}
+    thresholds = run.decision.thresholds.values
+    return {
+        "name": run.name,
+        "corpus": run.story.get("corpus", ""),
+        "settings": {name: value for name, value in run.config.items() if name not in OPEN_SETTINGS},
+        "statistics": statistics,
+        "mixture": dict(run.decision.mixture.weights),
+        "history": learning_curves(run.story),
+        "stored_scores": run.story.get("scores", {}),
+        "labels": {
+            "index": columns,
+            "third": run.thirds,
+            "frequency": run.frequencies,
+            "threshold": [None if value > 1 else value for value in thresholds.tolist()],  # None: it is never given
+        },
+    }
+
+
+def _of_documents(documents: Documents, column: dict[str, int], mapped: np.ndarray) -> dict[str, Any]:
+    known = [[column[name] for name in dict.fromkeys(row) if name in column] for row in documents.labels]
+    return {
+        "name": documents.name,
+        "split": documents.split,
+        "count": len(documents.texts),
+        "unlabelled": sum(not row for row in known),
+        "mapped": mapped,
+        "texts": [excerpt(documents.texts[row]) for row in mapped],
+        "truth": [known[row] for row in mapped],
+    }
+
+
+def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> dict[str, Any]:
+    """What a run makes of the documents."""
+    answers = run.scored
+    truth, probabilities, predictions = answers.truth, answers.probabilities, answers.predictions
+    table = per_label(truth, predictions, run.label_names, run.frequencies)
+    by_label = {name: [getattr(row, name) for row in table] for name in MEASURES}
+    drawn = draw_scores(truth, predictions, run.thirds)
+    losses = document_losses(truth, probabilities)
+    given = csr_array(predictions)
+    return {
+        "scores": evaluate(truth, predictions, probabilities=probabilities, frequencies=run.frequencies),
+        "intervals": _plain(drawn.intervals()),
+        "by_label": by_label,
+        "reliability": [asdict(part) for part in reliability_by_third(probabilities, truth, run.thirds)],
+        "thresholds": threshold_worth(run),
+        "map": {
+            "layouts": {name: places.round(4) for name, places in document_map(answers.embeddings).items()},
+            "given": [columns[row] for row in _rows(given, answers.mapped)],
+            "loss": losses[answers.mapped].round(3),
+        },
+        "clustering": _clustering(answers, run.config["device"]),
+        "confusion": _confusion(truth, predictions, columns),
+        "worst": _worst(run, answers, columns, documents, losses),
+    }
+
+
+MEASURES = ("support", "predicted", "precision", "recall", "f1")
+
+
+def _clustering(answers: Answers, device: str) -> dict[str, Any] | None:
+    """Of the documents on the map; `None` where they carry fewer than two combinations of labels."""
+    truth = answers.truth[answers.mapped]
+    if label_combinations(truth).max() < 1:
+        return None
+    return cluster_by_combination(answers.embeddings, truth, device=device).to_dict()
+
+
+def _confusion(truth: csr_array, predictions: np.ndarray, columns: np.ndarray) -> dict[str, Any]:
+    found = confusion(truth, predictions)
+    shown = found.most_confused()
+    return {
+        "pairs": [
+            [int(columns[meant]), int(columns[given]), count, both] for meant, given, count, both in found.pairs()
+        ],
+        "labels": columns[shown] if shown else [],
+        "instead": found.instead[shown][:, shown].toarray() if shown else [],
+        "together": found.together[shown][:, shown].toarray() if shown else [],
+        "only_missed": found.only_missed[shown] if shown else [],
+        "only_given": found.only_given[shown] if shown else [],
+    }
+
+
+def _worst(
+    run: ReportedRun, answers: Answers, columns: np.ndarray, documents: Documents, losses: np.ndarray
+) -> list[dict[str, Any]]:
+    """The documents with the highest loss: what is meant, what was given, and how sure the run was of each."""
+    shown = []
+    for row in worst_documents(losses):
+        probabilities = answers.probabilities[row]  # [L]
+        meant = np.zeros(len(columns), dtype=bool)
+        meant[answers.truth.indices[slice(*answers.truth.indptr[row : row + 2])]] = True
+        given = answers.predictions[row]
+        likely = np.argsort(-probabilities, kind="stable")[:LIKELY]
+        labels = np.union1d(np.flatnonzero(meant | given), likely)
+        labels = labels[np.argsort(-probabilities[labels], kind="stable")]
+        shown.append(
+            {
+                "row": int(row),
+                "text": excerpt(documents.texts[row], LONG_EXCERPT),
+                "loss": float(losses[row]),
+                "labels": [
+                    {
+                        "label": int(columns[label]),
+                        "probability": float(probabilities[label]),
+                        "threshold": min(1.0, float(run.decision.thresholds.values[label])),
+                        "meant": bool(meant[label]),
+                        "given": bool(given[label]),
+                    }
+                    for label in labels
+                ],
+            }
+        )
+    return shown
+
+
+def _comparison(runs: Sequence[ReportedRun]) -> dict[str, Any]:
+    """Scores of all runs on the labels that all know, and of every two the differences on the same draws."""
+    shared = [name for name in runs[0].label_names if all(name in run.label_names for run in runs[1:])]
+    if not shared:
+        raise ValueError(f"the runs {', '.join(run.name for run in runs)} have no label in common to compare them on")
+    of_first = dict(zip(runs[0].label_names, runs[0].thirds.tolist(), strict=True))
+    thirds = np.array([of_first[name] for name in shared])
+    drawn = [_drawn(run, shared, thirds) for run in runs]
+    return {
+        "shared": len(shared),
+        "scores": [_plain(of_run.intervals()) for of_run in drawn],
+        # differences[a][b] is run a minus run b
+        "differences": [[_plain(of_run.against(other)) for other in drawn] for of_run in drawn],
+    }
+
+
+def _drawn(run: ReportedRun, shared: Sequence[str], thirds: np.ndarray) -> Drawn:
+    place = {name: index for index, name in enumerate(run.label_names)}
+    columns = [place[name] for name in shared]
+    return draw_scores(run.scored.truth[:, columns], run.scored.predictions[:, columns], thirds)
+
+
+def _plain(intervals: dict[str, Interval]) -> dict[str, list[float]]:
+    return {name: [found.value, found.low, found.high] for name, found in intervals.items()}
+
+
+def _rows(matrix: csr_array, rows: np.ndarray) -> list[np.ndarray]:
+    """The columns of the ones in some rows of a 0/1 matrix."""
+    chosen = matrix[rows]
+    return [chosen.indices[start:stop] for start, stop in pairwise(chosen.indptr)]

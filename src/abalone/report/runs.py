@@ -1,0 +1,129 @@
+"""What a report is about: finished models, and what they make of documents whose labels are known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from abalone.data.memory import known_labels
+from abalone.evaluation.groups import label_thirds
+
+if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier
+    from abalone.evaluation.decision import Decision
+
+LIMIT_OF_MAP = 2000  # documents; t-SNE of more takes minutes, and their points would lie on top of each other
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents that every run of a report is scored on.
+
+    Args:
+        name: of the corpus.
+        split: which part of it.
+        texts: the documents.
+        labels: the label names of each.
+    """
+
+    name: str
+    split: str
+    texts: Sequence[str]
+    labels: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        if len(self.texts) != len(self.labels):
+            raise ValueError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
+        if not len(self.texts):
+            raise ValueError("there is no document to score on")
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a run makes of the documents. Columns are the run's own labels.
+
+    Args:
+        truth: 0/1, [n, L].
+        probabilities: [n, L].
+        predictions: bool, [n, L].
+        mapped: rows that the map shows, in order.
+        embeddings: of those rows, [m, h].
+    """
+
+    truth: csr_array
+    probabilities: np.ndarray
+    predictions: np.ndarray
+    mapped: np.ndarray
+    embeddings: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRun:
+    """One model of a report.
+
+    Args:
+        name: how the page calls it.
+        label_names: [L].
+        decision: from probabilities to labels.
+        config: its settings.
+        story: what its folder tells: history, scores, statistics of its data.
+        answers: what it makes of the documents; `None` where there are none.
+    """
+
+    name: str
+    label_names: tuple[str, ...]
+    decision: "Decision"
+    config: dict[str, Any]
+    story: dict[str, Any]
+    answers: Answers | None = None
+
+    @property
+    def scored(self) -> Answers:
+        """Its answers, which must be there."""
+        if self.answers is None:
+            raise ValueError(f"the run {self.name!r} was not scored on the documents of the report")
+        return self.answers
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Training documents of each label, [L]."""
+        return np.array(self.story["statistics"]["frequencies"], dtype=np.int64)
+
+    @property
+    def thirds(self) -> np.ndarray:
+        """The third of each label, [L]."""
+        return label_thirds(self.frequencies)
+
+
+def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = None) -> ReportedRun:
+    """A model as a report wants it, scored on the documents if there are any."""
+    predictor = model.predictor_
+    return ReportedRun(
+        name=name,
+        label_names=predictor.label_names,
+        decision=predictor.decision,
+        config=predictor.config.to_dict(),
+        story=predictor.story,
+        answers=None if documents is None else _answers(model, documents),
+    )
+
+
+def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
+    probabilities = model.predict_proba(documents.texts)
+    mapped = sample(len(documents.texts))
+    return Answers(
+        truth=known_labels(documents.labels, model.label_names),
+        probabilities=probabilities,
+        predictions=model.predictor_.decision.labels(probabilities),
+        mapped=mapped,
+        embeddings=model.encode([documents.texts[row] for row in mapped]),
+    )
+
+
+def sample(documents: int, limit: int = LIMIT_OF_MAP) -> np.ndarray:
+    """Rows to draw, in order: all, or as many as the limit allows, always the same ones."""
+    if documents <= limit:
+        return np.arange(documents)
+    return np.sort(np.random.default_rng(0).choice(documents, size=limit, replace=False))

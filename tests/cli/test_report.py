@@ -1,0 +1,147 @@
+"""`abalone report`: from model folders and data to a page, and what is said of what does not fit."""
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import tiny
+from abalone import AbaloneClassifier
+from abalone.cli import app
+from abalone.cli.report import short_names
+
+NAMES = ["[a] topic", "b </script>", "c", "d", "e"]
+TEXTS, LABELS = tiny.corpus(160)
+SPLITS = ["train"] * 100 + ["val"] * 30 + ["test"] * 30
+
+
+def lists(labels) -> list[list[str]]:
+    return [[NAMES[j] for j in np.flatnonzero(row)] for row in labels.toarray()]
+
+
+def write(file, texts, labels, splits) -> None:
+    rows = [
+        {"text": text, "labels": carried, **({"split": split} if split else {})}
+        for text, carried, split in zip(texts, labels, splits, strict=True)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """One with a history and one without."""
+    folder = tmp_path_factory.mktemp("report")
+    encoder = tiny.save_encoder(folder / "encoder")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        for name, epochs in (("frozen", 0), ("trained", 1)):
+            model = AbaloneClassifier(encoder=encoder, max_length=20, epochs=epochs, queue_size=16, device="cpu")
+            model.fit(TEXTS[:100], lists(LABELS[:100]), validation=(TEXTS[100:130], lists(LABELS[100:130])))
+            model.save_pretrained(folder / name)
+    return folder / "frozen", folder / "trained"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("report") / "papers.jsonl"
+    write(file, TEXTS, lists(LABELS), SPLITS)
+    return file
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def payload(page: Path) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"))
+    return json.loads(found.group(1), parse_constant=pytest.fail)
+
+
+def test_one_run_on_the_test_split(models, data, tmp_path):
+    output = tmp_path / "new" / "report.html"
+    result = run(models[1], "--data", data, "--output", output, "--device", "cpu")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"report: {output}\n"
+    assert list(output.parent.iterdir()) == [output]  # nothing half-written is left
+    shown = payload(output)
+    assert shown["documents"]["count"] == 30
+    assert (shown["documents"]["name"], shown["documents"]["split"]) == ("papers", "test")
+    model = AbaloneClassifier.from_pretrained(models[1], device="cpu")
+    expected = model.evaluate(TEXTS[130:], lists(LABELS[130:]))
+    assert shown["runs"][0]["scores"] == pytest.approx(expected, abs=1e-6)
+    assert shown["runs"][0]["name"] == "trained"
+    assert shown["runs"][0]["history"][0]["stage"] == "pretraining"
+    assert list(shown["runs"][0]["map"]["layouts"]) == ["pca", "tsne"]
+    assert shown["labels"][1] == NAMES[1]
+    assert shown["comparison"] is None
+
+
+def test_runs_side_by_side_in_the_order_given(models, data, tmp_path):
+    words = ["--data", data, "--split", "validation", "-o", tmp_path / "r.html"]
+    assert run(models[1], models[0], *words).exit_code == 0
+    shown = payload(tmp_path / "r.html")
+    assert [of["name"] for of in shown["runs"]] == ["trained", "frozen"]
+    assert shown["runs"][1]["history"] == []
+    assert shown["documents"]["split"] == "validation"
+    assert len(shown["comparison"]["differences"]) == 2
+
+
+def test_without_data_the_folder_speaks_for_itself(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(models[1])
+    assert result.exit_code == 0, result.stderr
+    assert "give --data to score them on documents" in result.stderr
+    shown = payload(tmp_path / "report.html")
+    assert shown["documents"] is None
+    assert shown["runs"][0]["stored_scores"]["validation"]["macro_f1"] >= 0
+    assert shown["runs"][0]["history"]
+
+
+def test_a_file_without_splits_is_scored_as_a_whole(models, tmp_path):
+    write(tmp_path / "new.jsonl", TEXTS[130:], lists(LABELS[130:]), [None] * 30)
+    assert run(models[0], "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html").exit_code == 0
+    assert payload(tmp_path / "r.html")["documents"]["split"] == "all"
+
+
+def test_an_old_report_stays_when_the_new_one_fails(models, tmp_path):
+    output = tmp_path / "report.html"
+    output.write_text("the old one")
+    assert run(models[0], "--data", tmp_path / "nowhere.jsonl", "-o", output).exit_code == 2
+    assert output.read_text() == "the old one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nowhere",), "nowhere is no model folder"),
+        (("{0}", "{0}"), "the same model folder is named twice"),
+        (("{0}", "--split", "tset"), "no split is called 'tset'"),
+        (("{0}", "-o", "{0}"), "is a folder: name an HTML file with --output"),
+        (("{0}", "--data", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),
+        (("{0}", "--data", "{data}", "--text-column", "body"), "no column 'body' (--text-column)"),
+    ],
+)
+def test_mistakes_end_in_status_2(arguments, told, models, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*(argument.format(models[0], data=data) for argument in arguments))
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert told in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_split_is_refused(models, tmp_path):
+    write(tmp_path / "papers.jsonl", TEXTS[:130], lists(LABELS[:130]), SPLITS[:130])
+    result = run(models[0], "--data", tmp_path / "papers.jsonl", "-o", tmp_path / "r.html")
+    assert result.exit_code == 2
+    assert "the test split of papers is empty; choose another with --split" in result.stderr
+
+
+def test_names_are_as_short_as_tells_folders_apart(tmp_path):
+    assert short_names([tmp_path / "model"]) == ["model"]
+    assert short_names([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
+    assert short_names([tmp_path / "x" / "model", tmp_path / "y" / "model"]) == ["x/model", "y/model"]
