@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import expit
 from transformers import pipeline
 
 from abalone import AbaloneClassifier, load_corpus
 from abalone.data.corpus import Corpus, Split
+from abalone.device import cpu_is_faster_in_bf16
 from benchmarks.measure import Line, best_seconds, show
 
 DOCUMENTS, MAX_LENGTH = 256, 300
@@ -44,7 +44,7 @@ def main() -> None:
         ways: list[Callable[[], object]] = [
             partial(theirs, texts, batch_size=size, truncation=True, max_length=MAX_LENGTH) for size in (1, 32)
         ]
-        ways += [partial(one.predictor_.embed, texts) for one in ours.values()]
+        ways += [partial(one.predict_proba, texts) for one in ours.values()]
         seconds = best_seconds(*ways, repeat=2)
         answers = theirs(texts, batch_size=1, truncation=True, max_length=MAX_LENGTH)
     expected = np.array(
@@ -53,13 +53,10 @@ def main() -> None:
     plain = min(seconds[:2])
     lines = []
     for (precision, one), taken, allowed in zip(ours.items(), seconds[2:], ("1e-3", "1e-2"), strict=True):
-        predictor = one.predictor_
-        error = np.abs(expit(predictor.head.logits(predictor.embed(texts))) - expected).max()
+        error = np.abs(one.predict_proba(texts) - expected).max()
         what = f"{precision}: documents a second"
         speeds = f"{DOCUMENTS / plain:.0f}", f"{DOCUMENTS / taken:.0f}", f"{plain / taken:.1f}×"
-        lines.append(
-            Line(what, *speeds, "≥ 2×" if precision == "fp32" or torch.cpu._is_avx512_bf16_supported() else "")
-        )
+        lines.append(Line(what, *speeds, "≥ 2×" if precision == "bf16" and cpu_is_faster_in_bf16() else ""))
         lines.append(Line("  largest difference of a probability", "", f"{error:.1e}", "", f"≤ {allowed}"))
     show(
         f"Prediction of {DOCUMENTS} texts of mixed length, MiniLM-L6, on {torch.get_num_threads()} threads of the CPU\n"

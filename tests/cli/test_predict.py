@@ -245,3 +245,18 @@ def test_lines_are_given_as_soon_as_they_are_whole():
 
 def test_a_burst_of_lines_comes_in_blocks():
     assert [len(block) for block in chunks(b"x\n" * 1000)] == [BLOCK] * 3 + [1000 - 3 * BLOCK]
+
+
+def test_half_precision_by_name_is_near(model, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("w0 w1 w2\nw3 w40 w41\n")
+    answers = {}
+    for precision in ("fp32", "bf16"):
+        result = CliRunner().invoke(
+            app, ["predict", str(model), str(texts), "--probabilities", "--precision", precision]
+        )
+        assert result.exit_code == 0, result.output
+        answers[precision] = [json.loads(line)["probabilities"] for line in result.stdout.splitlines()]
+    for exact, near in zip(answers["fp32"], answers["bf16"], strict=True):
+        assert near != exact
+        assert near == pytest.approx(exact, abs=1e-2)
