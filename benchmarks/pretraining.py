@@ -73,7 +73,7 @@ class Ours:
             self.accelerator,
             clip=PLAN.clip,
             batch_size=BATCH,
-            longest=int(feed.lengths.max()),
+            lengths=feed.lengths,
         )
 
     def run(self, batches: Batches, after: Callable[[], object] = lambda: None) -> None:
@@ -112,7 +112,7 @@ def plain_batches(feed: TokenFeed, batches: Batches) -> list[tuple[torch.Tensor,
 
 
 def speed(size: str, steps: int, plain_steps: int, warm_up: int) -> list[Line]:
-    """Documents a second after `warm_up` steps, and what of the device's memory is taken."""
+    """Documents a second once all is warm (ours: after a pass over the same batches), and memory of the device."""
     on_gpu = torch.cuda.is_available()
     feed = made_up_documents((warm_up + steps) * BATCH)
     batches = shuffled_batches(len(feed), BATCH, seed=0, epoch=0)

@@ -85,7 +85,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         try:
             self.predictor_ = fit(config, corpus, folder, resume=resume)
         except KeyboardInterrupt as stop:
-            interrupted = TrainingInterrupted(str(stop) or f"training stopped; it can go on from {folder}")
+            saved = any(folder.glob("*/resume.safetensors"))
+            where = f"it can go on from {folder}" if saved else "nothing was saved yet"
+            interrupted = TrainingInterrupted(str(stop) or f"training stopped; {where}")
             interrupted.add_note("Call fit again with the same data and settings, and resume=True.")
             raise interrupted from None
         if run_folder is None:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+import abalone.training.interruption as interruption_module
 from abalone.training.interruption import TrainingInterrupted, finish_step_first
 
 
@@ -49,7 +50,15 @@ def test_it_is_ctrl_c_to_whoever_catches_that():
     assert not issubclass(TrainingInterrupted, Exception)  # so that nobody takes it for an error
 
 
-def test_a_second_one_stops_at_once():
+def test_told_twice_in_a_moment_is_told_once():
+    with finish_step_first() as interruption:
+        press_ctrl_c()
+        press_ctrl_c()
+        assert interruption.asked
+
+
+def test_a_second_one_stops_at_once(monkeypatch):
+    monkeypatch.setattr(interruption_module, "SAME_REQUEST", -1.0)
     done = []
 
     def work() -> None:

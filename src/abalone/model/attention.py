@@ -1,5 +1,7 @@
 """Attention within each piece of a packed batch, by whichever kernel can do what is asked."""
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,6 +9,13 @@ from torch import Tensor
 from abalone.model.packed import Packed
 
 SHORT, WIDTHS = 512, (32, 64)  # tokens of a piece, and widths of a head, for which our kernels are made
+
+
+@cache
+def has_packed_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether attention over packed tokens, torch's and ours, runs there: NVIDIA's Ampere and later, half precision."""
+    halved = dtype in (torch.bfloat16, torch.float16)
+    return halved and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 class PieceAttention:
@@ -34,8 +43,7 @@ class PieceAttention:
         ours: bool = False,
     ) -> None:
         self.layout, self.dropout = layout, dropout
-        halved = dtype in (torch.bfloat16, torch.float16)
-        self.packed = layout.starts.is_cuda and halved and bias is None
+        self.packed = bias is None and has_packed_kernels(layout.starts.device, dtype)
         self.ours = ours and self.packed and layout.longest <= SHORT
         self._mask = None if self.packed else _mask(layout, dtype, bias)
 

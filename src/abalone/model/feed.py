@@ -38,7 +38,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same on another device, without waiting for the copy."""
-        return Batch(self.documents.to(device), self.labels.to(device, non_blocking=True))
+        return Batch(self.documents.to(device), self.labels.to(device, non_blocking=device.type == "cuda"))
 
 
 class Feed(Protocol):

@@ -20,7 +20,7 @@ NORM_PROGRAMS, GELU_PROGRAMS = 528, 1056
 
 
 @triton.jit
-def _kept(seed_ptr, rows, row_count, dropout, BLOCK: tl.constexpr, TILE: tl.constexpr):
+def _kept(seed_ptr, rows, dropout, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """[TILE, BLOCK]: 1 / (1 − dropout) where a value is kept and 0 where it is dropped.
 
     Four numbers come from one turn of the generator, which otherwise costs as much as the memory does.
@@ -46,7 +46,7 @@ def _add_norm_forward(
     place = rows[:, None] * width + columns[None, :]
     x = tl.load(mixed_ptr + place, inside, 0.0).to(tl.float32) + tl.load(bias_ptr + columns, there, 0.0)[None, :]
     if DROP:
-        x *= _kept(seed_ptr, rows, row_count, dropout, BLOCK, TILE)
+        x *= _kept(seed_ptr, rows, dropout, BLOCK, TILE)
     x += tl.load(states_ptr + place, inside, 0.0)
     mean = tl.sum(tl.where(there[None, :], x, 0.0), 1) / width
     centred = tl.where(there[None, :], x - mean[:, None], 0.0)
@@ -86,7 +86,7 @@ def _add_norm_backward(
         x = tl.load(mixed_ptr + place, inside, 0.0).to(tl.float32) + bias
         kept = tl.full((TILE, BLOCK), 1.0, tl.float32)
         if DROP:
-            kept = _kept(seed_ptr, rows, row_count, dropout, BLOCK, TILE)
+            kept = _kept(seed_ptr, rows, dropout, BLOCK, TILE)
         x = x * kept + tl.load(states_ptr + place, inside, 0.0)
         mean = tl.load(mean_ptr + rows, rows < row_count, 0.0)[:, None]
         scale = tl.load(scale_ptr + rows, rows < row_count, 0.0)[:, None]

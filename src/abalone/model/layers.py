@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abalone.model.attention import PieceAttention
+from abalone.model.attention import PieceAttention, has_packed_kernels
 from abalone.model.packed import Packed
 from abalone.model.weights import HalfWeights, LayerWeights, layer_parts
 
@@ -75,7 +75,7 @@ def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halve
 
 def _seeds(layers: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
     """Random numbers on the device, for a batch whose layers can use our kernels; none for others."""
-    if not batch.starts.is_cuda or dtype is torch.float32 or find_spec("triton") is None:
+    if not has_packed_kernels(batch.starts.device, dtype) or not _has_triton():
         return None
     return torch.randint(2**62, (layers, 3), device=batch.starts.device)
 
@@ -108,11 +108,15 @@ def _layer_of_firsts(
 ) -> States:
     """[N, h] → [P, h]: keys and values of all tokens, everything else of the first ones alone."""
     hidden = states.read.shape[1]
-    projection, bias = torch.cat(weights.projections), torch.cat(weights.projection_biases)
+    projection, bias = (_joined(parts) for parts in (weights.projections, weights.projection_biases))
     keys, values = _project(states.read, (projection[hidden:],), (bias[hidden:],), settings)[0].unbind(1)
     firsts = States(*(kind.index_select(0, attention.layout.firsts) for kind in states))  # [P, h]
     (queries,) = _project(firsts.read, (projection[:hidden],), (bias[:hidden],), settings)[0].unbind(1)
     return _feed_forward(attention.of_firsts(queries, keys, values), firsts, weights, settings, number)
+
+
+def _joined(parts: tuple[Tensor, ...]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _project(
@@ -162,6 +166,11 @@ def _activate(x: Tensor, weight: Tensor, bias: Tensor, settings: Settings) -> Te
 
         return gelu(F.linear(x, weight), bias)
     return settings.activation(F.linear(x, weight, bias.to(x.dtype)))
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 @cache

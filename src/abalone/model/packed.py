@@ -89,7 +89,7 @@ class Packed:
 
     def to(self, device: torch.device) -> "Packed":
         """The same on another device, without waiting for the copy."""
-        return self._changed(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._changed(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
 
     def pinned(self) -> "Packed":
         """The same in memory that a GPU can copy from by itself."""

@@ -118,12 +118,12 @@ class HalfWeights:
 
     @torch.no_grad()
     def hand_over_gradients(self) -> None:
-        """Give the parameters the gradients that came to their halves."""
+        """Add the gradients that came to the halves to those of the parameters."""
         arrived = [(copy, copy.joined.grad[copy.rows]) for copy in self._copies if copy.joined.grad is not None]
         whole = [torch.empty_like(copy.parameter) for copy, _ in arrived]
         torch._foreach_copy_(whole, [half for _, half in arrived])
         for (copy, _), gradient in zip(arrived, whole, strict=True):
-            copy.parameter.grad = gradient
+            copy.parameter.grad = gradient if copy.parameter.grad is None else copy.parameter.grad + gradient
             copy.joined.grad = None
 
 

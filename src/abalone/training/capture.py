@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import numpy as np
 import torch
 
 from abalone.model.feed import Batch
 from abalone.model.packed import Packed
 
 GRAIN = 128  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
-WARM_UP = 3  # batches done plainly first: what loads kernels, compiles or allocates must not happen in a recording
+WARM_UP = 3  # batches done plainly first: what allocates for good, as the optimiser does, must not be recorded
 
 
 @contextmanager
@@ -21,9 +22,11 @@ def own_stream(device: torch.device) -> Iterator[None]:
         return
     before, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     stream.wait_stream(before)
-    with torch.cuda.stream(stream):
-        yield
-    before.wait_stream(stream)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        before.wait_stream(stream)
 
 
 class Aside:
@@ -59,12 +62,15 @@ class Captured:
         function: what to do with a batch on the device. It leaves its results in tensors that outlive it, and it may
             neither look at values nor depend on anything but the shapes of the batch.
         documents: in every batch.
-        longest: tokens of the longest document there is.
+        lengths: tokens of every document there is.
     """
 
-    def __init__(self, function: Callable[[Batch], None], documents: int, longest: int) -> None:
-        self.function, self.documents, self.longest = function, documents, longest
-        self.grain = min(GRAIN, longest)  # what fills a batch up is a piece too, and no piece is longer than `longest`
+    def __init__(self, function: Callable[[Batch], None], documents: int, lengths: np.ndarray) -> None:
+        self.function, self.documents, self.longest = function, documents, int(lengths.max())
+        self.most = int(np.sort(lengths)[-documents:].sum())  # tokens that a batch can have
+        self.grain = min(
+            GRAIN, self.longest
+        )  # what fills a batch up is a piece too, and no piece is longer than `longest`
         self._plain_calls = 0
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._pool = torch.cuda.graph_pool_handle()  # one after the other, graphs can use the same memory
@@ -83,7 +89,7 @@ class Captured:
         sizes = [self._filled_up(len(batch.documents.tokens))]
         if not self._graphs:  # the largest first: the others then find room in the memory it took
             torch.cuda.empty_cache()
-            sizes.insert(0, self._filled_up(self.documents * self.longest))
+            sizes.insert(0, self._filled_up(self.most))
         for size in sizes:
             if size not in self._graphs:
                 self._graphs[size] = self._record(batch, size, device)
@@ -107,7 +113,9 @@ class Captured:
             torch.zeros(batch.labels.shape, dtype=torch.bool, device=device),
         )
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+        stream = torch.cuda.current_stream()
+        # Other threads may go on: batches are being pinned while this one records.
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self.function(place)
         return graph, place
 

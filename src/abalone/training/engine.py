@@ -90,7 +90,8 @@ def train(
     Args:
         folder: where checkpoints go. The objective's lasting state of the last epoch is `last.safetensors`.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
-        resume: go on from the folder's checkpoint, if there is one, to the same result as without the break.
+        resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
+            (on a GPU: but for rounding and the numbers that dropout draws).
     """
     training = _Training(objective, documents, plan, accelerator, folder, title)
     if resume and (folder / RESUME).exists():
@@ -122,7 +123,7 @@ class _Training:
             accelerator,
             clip=plan.clip,
             batch_size=plan.batch_size,
-            longest=int(documents.lengths.max()),
+            lengths=documents.lengths,
             accumulation=plan.accumulation,
         )
         self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)

@@ -2,9 +2,12 @@
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+SAME_REQUEST = 1.0  # seconds: some programs tell a process and then its whole group, so that it is told twice
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -27,11 +30,14 @@ class Interruption:
 def finish_step_first() -> Iterator[Interruption]:
     """Hold Ctrl-C back until `obey`; a second one stops at once, as a person may have a reason."""
     interruption = Interruption()
+    asked_at = 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
-        if interruption.asked:
+        nonlocal asked_at
+        if not interruption.asked:
+            interruption.asked, asked_at = True, time.monotonic()
+        elif time.monotonic() - asked_at > SAME_REQUEST:
             raise KeyboardInterrupt
-        interruption.asked = True
 
     if threading.current_thread() is not threading.main_thread():
         yield interruption  # signals reach the main thread only
@@ -40,4 +46,4 @@ def finish_step_first() -> Iterator[Interruption]:
     try:
         yield interruption
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)  # None: not set from Python

@@ -91,8 +91,8 @@ class Objective(nn.Module):
             # Beside the optimiser, which waits for memory while this computes.
             self._remembering = Aside(lambda: queue.enqueue(slow(batch.documents), batch.labels))
 
-    def before_step(self) -> None:
-        """All gradients are there: those that came in half precision go to the parameters."""
+    def after_backward(self) -> None:
+        """Gradients that came in half precision go to the parameters, where they add up in full."""
         if self.encoder.halves is not None:
             self.encoder.halves.hand_over_gradients()
 
@@ -121,14 +121,13 @@ class Objective(nn.Module):
             if isinstance(module, TextEncoder) and is_packable(module.model):
                 yield module
 
-    @property
-    def repeats_itself(self) -> bool:
-        """Whether every further full batch does the same work on tensors of the same shapes, asking no values back."""
+    def repeats_itself(self, documents: int) -> bool:
+        """Whether further batches of so many documents all mean the same work, with no value asked back."""
         if self.queue is not None and not self.queue.full:
             return False
         of_known_size = self.spec.takes != "label_embeddings"  # which finds pairs of documents and labels
-        held = 1 if self.queue is None else self.queue.size
-        return of_known_size and held * self.num_labels <= DENSE_ENTRIES
+        rows = max(documents, 0 if self.queue is None else self.queue.size)
+        return of_known_size and rows * self.num_labels <= DENSE_ENTRIES and is_packable(self.encoder.model)
 
     def lasting_state(self) -> dict[str, Tensor]:
         """What a finished model is made from: everything but the queue and the slow encoder."""

@@ -73,14 +73,14 @@ class ValidationLoss:
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
         self._captured: Captured | None = None
         if run.accelerator.device.type == "cuda":
-            self._captured = Captured(self._add, size, int(run.validation.lengths.max()))
+            self._captured = Captured(self._add, size, run.validation.lengths)
 
     def __call__(self) -> float:
         """The loss of the objective as it is now."""
         self._total.zero_()
         device = self.run.accelerator.device
         for batch in ready_batches(self.run.validation, self._batches, device):
-            if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself:
+            if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
                 self._captured(batch)
             else:
                 self._add(batch.to(device))

@@ -44,6 +44,8 @@ def make_accelerator(
             os.environ["ACCELERATE_TORCH_DEVICE"] = before
     if accelerator.num_processes > 1:
         raise ValueError(f"training runs in one process for now, and was launched in {accelerator.num_processes}")
+    if chosen.type == "cuda" and chosen.index is not None:
+        torch.cuda.set_device(chosen)  # for kernels of ours, which run on the current one
     if tracker_folder is not None:
         accelerator.init_trackers("abalone")
     return accelerator

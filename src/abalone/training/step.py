@@ -1,8 +1,10 @@
-"""What happens to each batch in training: loss, gradient, update. Nothing here waits for the device."""
+"""What happens to each batch in training: loss, gradient, update; as far as possible without waiting for the device."""
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -11,6 +13,7 @@ from abalone.model.feed import Batch
 from abalone.training.capture import Captured
 from abalone.training.objectives import Objective
 
+AHEAD = 8  # steps that may wait for the GPU
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -36,7 +39,7 @@ class Step:
         accelerator: device and precision.
         clip: the largest gradient norm.
         batch_size: of all batches but the last of an epoch.
-        longest: tokens of the longest document.
+        lengths: tokens of every document.
         accumulation: batches an update.
     """
 
@@ -48,7 +51,7 @@ class Step:
         *,
         clip: float,
         batch_size: int,
-        longest: int,
+        lengths: np.ndarray,
         accumulation: int = 1,
     ) -> None:
         self.objective, self.accelerator, self.clip = objective, accelerator, clip
@@ -65,11 +68,12 @@ class Step:
         self._loss_sum = torch.zeros((), dtype=whole, device=device)
         self._batch = torch.zeros((), dtype=torch.long, device=device)
         self._wrong = torch.full((2,), -1, dtype=torch.long, device=device)  # first batch: loss, gradient
+        self._given: deque[torch.cuda.Event] = deque()  # marks behind the latest steps
         if on_gpu:
             objective.keep_half_weights(HALVES.get(accelerator.mixed_precision))
         self._captured: Captured | None = None
         if on_gpu and accumulation == 1 and accelerator.scaler is None:
-            self._captured = Captured(self._whole_step, batch_size, longest)
+            self._captured = Captured(self._whole_step, batch_size, lengths)
 
     def begin(self, batch: int, loss_sum: float) -> None:
         """Count from here: so many batches of the epoch are done, with this sum of losses."""
@@ -92,12 +96,13 @@ class Step:
                 group["lr"].fill_(base * rate)
             else:
                 group["lr"] = base * rate
-        if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself:
+        if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
             self._captured(batch)
-            return
-        self._add_gradient(batch.to(self.device), share)
-        if update:
-            self._update()
+        else:
+            self._add_gradient(batch.to(self.device), share)
+            if update:
+                self._update()
+        self._stay_near()
 
     def read(self) -> Tally:
         """Wait for the device and tell what it has counted."""
@@ -108,6 +113,14 @@ class Step:
         """Let go of what only further steps would need."""
         self.objective.keep_half_weights(None)
         self._captured = None
+
+    def _stay_near(self) -> None:
+        """Do not run far ahead of a GPU: whoever asks to stop would wait for all that lies before it."""
+        if self.device.type == "cuda":
+            self._given.append(torch.cuda.Event())
+            self._given[-1].record()
+            if len(self._given) > AHEAD:
+                self._given.popleft().synchronize()
 
     def _whole_step(self, batch: Batch) -> None:
         self._add_gradient(batch, share=1.0)
@@ -120,11 +133,11 @@ class Step:
         self._loss_sum += loss.detach() * len(batch)
         self._note(0, loss)
         self.accelerator.backward(loss * share if share != 1 else loss)
+        self.objective.after_backward()
         with self.accelerator.autocast():
             self.objective.after_batch(batch)
 
     def _update(self) -> None:
-        self.objective.before_step()
         if self._fused:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
