@@ -3,8 +3,8 @@
     pip install 'abalone-mltc[offline]'
     python examples/long_tail.py long-tail.html
 
-`frozen` is the encoder as it is, with linear evaluation. `bce` is trained with binary cross-entropy. `msc` is
-pre-trained with the contrastive loss and has a tf-idf expert mixed in. Takes ten minutes or more on two cores.
+`frozen` is the encoder as it is, with linear evaluation. `bce` is trained with binary cross-entropy, `msc` is
+pre-trained with the contrastive loss; both have a tf-idf expert mixed in. Takes some ten minutes on two cores.
 """
 
 import sys
@@ -24,7 +24,7 @@ def write_page(path: Path, corpus: Corpus, settings: Config) -> None:
     runs = {
         "frozen": settings.replace(epochs=0, freeze_layers=0),
         "msc": settings.replace(lexical=True),
-        "bce": settings.replace(objective="bce"),
+        "bce": settings.replace(objective="bce", lexical=True),
     }
     models = {name: AbaloneClassifier(**run.to_dict()).fit_corpus(corpus) for name, run in runs.items()}
     documents = Documents(corpus.name, "test", corpus.test.texts, label_lists(corpus.test.labels, corpus.label_names))

@@ -66,11 +66,12 @@ class Predictor:
         half = reading_precision(self.config.precision)
         return embed(self.encoder, feed, choose_device(self.config.device), half=half)
 
-    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        """[n, L]."""
+    def probabilities(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> np.ndarray:
+        """[n, L]; `embeddings` of the texts are not computed again where they are given."""
         if not len(texts):
             return np.empty((0, len(self.label_names)))
-        embeddings = self.embed(texts)
+        if embeddings is None:
+            embeddings = self.embed(texts)
         experts = {}
         if self.lexical is not None:
             experts["lexical"] = self.lexical.scores(texts)

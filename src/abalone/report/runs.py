@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.memory import known_labels
+from abalone.data.memory import known_labels, read_texts
 from abalone.evaluation.groups import label_thirds
 
 if TYPE_CHECKING:
@@ -111,14 +111,16 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 
 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
-    probabilities = model.predict_proba(documents.texts)
-    mapped = sample(len(documents.texts))
+    texts = read_texts(documents.texts)
+    embeddings = model.predictor_.embed(texts)
+    probabilities = model.predictor_.probabilities(texts, embeddings)
+    mapped = sample(len(texts))
     return Answers(
         truth=known_labels(documents.labels, model.label_names),
         probabilities=probabilities,
         predictions=model.predictor_.decision.labels(probabilities),
         mapped=mapped,
-        embeddings=model.encode([documents.texts[row] for row in mapped]),
+        embeddings=embeddings[mapped],
     )
 
 
