@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -115,3 +116,11 @@ def test_an_onnx_file_is_served_without_torch():
     needed = "abalone.cli, abalone.serving.app, abalone.serving.server, abalone.serving.onnx_model"
     script = f"import sys, {needed}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_answers_do_not_wait_for_the_client_to_acknowledge_them():
+    """On a connection that stays open, an answer in two parts would take 40 ms; the socket must send at once."""
+    with bind("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        accepted, _ = bound.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
