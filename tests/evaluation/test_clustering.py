@@ -57,6 +57,13 @@ def test_ties_duplicates_and_singletons(data):
         )
 
 
+def test_equal_points_are_at_no_distance():
+    embeddings = np.array([[1.0, 0.3]] + [[0.1, 0.7]] * 12)
+    members = np.array([0, *range(1, 11), 1, 0])
+    expected = metrics.silhouette_score(np.round(embeddings * 10), members)  # whole numbers leave nothing over
+    assert silhouette_score(embeddings, members) == pytest.approx(expected, abs=1e-6)
+
+
 def test_every_proportion_is_what_scikit_learn_says_of_the_combinations_it_keeps(monkeypatch):
     monkeypatch.setattr(clustering, "BLOCK", 7)  # so that blocks end inside classes
     rng = np.random.default_rng(1)

@@ -188,7 +188,10 @@ def _distances(points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     squares = (points * points).sum(1)
     for rows in torch.arange(len(points), device=points.device).split(BLOCK):
         distances = torch.addmm(squares, points[rows], points.T, alpha=-2)
-        distances.add_(squares[rows].unsqueeze(1)).clamp_(min=0).sqrt_()
+        distances.add_(squares[rows].unsqueeze(1))
+        # What is left of two equal points is rounding; a distance made of it would decide between classes.
+        rounding = 1e-14 * (squares[rows].unsqueeze(1) + squares)
+        distances.masked_fill_(distances <= rounding, 0).sqrt_()
         yield rows, distances.scatter_(1, rows.unsqueeze(1), 0.0)
 
 
