@@ -1,5 +1,7 @@
 """A tiny random encoder with a real tokenizer, and a corpus in which words decide labels. Made in a second."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +50,14 @@ def corpus(documents: int, *, labels: int = 5, seed: int = 0) -> tuple[list[str]
         words = [WORDS[i] for i in rng.permutation(np.concatenate([filler, np.flatnonzero(row)]))]
         texts.append(" ".join(words))
     return texts, csr_array(matrix)
+
+
+def write_jsonl(
+    file: Path, texts: Sequence[str], labels: Sequence[Sequence[str]], splits: Sequence[str | None]
+) -> None:
+    """A corpus as people have it: one JSON object a line, with a split where there is one."""
+    rows = [
+        {"text": text, "labels": list(carried), **({"split": split} if split else {})}
+        for text, carried, split in zip(texts, labels, splits, strict=True)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))

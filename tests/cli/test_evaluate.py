@@ -23,14 +23,6 @@ def lists(labels) -> list[list[str]]:
     return [[NAMES[j] for j in np.flatnonzero(row)] for row in labels.toarray()]
 
 
-def write(file, texts, labels, splits) -> None:
-    rows = [
-        {"text": text, "labels": carried, **({"split": split} if split else {})}
-        for text, carried, split in zip(texts, labels, splits, strict=True)
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """Mostly a lexical model, which sees the very words that decide; the encoder is as it was made, at random."""
@@ -55,7 +47,7 @@ def model(classifier, tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     file = tmp_path_factory.mktemp("evaluate") / "[own] papers.jsonl"
-    write(file, TEXTS, lists(LABELS), SPLITS)
+    tiny.write_jsonl(file, TEXTS, lists(LABELS), SPLITS)
     return file
 
 
@@ -108,7 +100,7 @@ def test_unknown_splits_are_refused_before_reading(model, tmp_path):
 
 
 def test_an_empty_split_is_refused(model, tmp_path):
-    write(tmp_path / "papers.jsonl", TEXTS[:150], lists(LABELS[:150]), SPLITS[:150])
+    tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS[:150], lists(LABELS[:150]), SPLITS[:150])
     result = run(model, tmp_path / "papers.jsonl")
     assert result.exit_code == 2
     assert "error: the test split of papers is empty; choose another with --split" in result.stderr
@@ -116,7 +108,7 @@ def test_an_empty_split_is_refused(model, tmp_path):
 
 
 def test_a_file_without_splits_is_scored_as_a_whole(model, tmp_path, classifier):
-    write(tmp_path / "new.jsonl", TEXTS[150:], lists(LABELS[150:]), [None] * 50)
+    tiny.write_jsonl(tmp_path / "new.jsonl", TEXTS[150:], lists(LABELS[150:]), [None] * 50)
     scores = scores_of(run(model, tmp_path / "new.jsonl", "--json"))
     assert scores.pop("labels")
     assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
@@ -126,7 +118,7 @@ def test_the_file_it_was_trained_on_is_split_as_it_was_then(tmp_path, monkeypatc
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     encoder = tiny.save_encoder(tmp_path / "encoder")
     file, folder = tmp_path / "papers.jsonl", tmp_path / "model"
-    write(file, TEXTS, lists(LABELS), [None] * 200)
+    tiny.write_jsonl(file, TEXTS, lists(LABELS), [None] * 200)
     words = ["train", file, "-o", folder, "--encoder", encoder, "--epochs", 0, "--max-length", 20, "--device", "cpu"]
     trained = CliRunner().invoke(app, [str(word) for word in words])
     assert trained.exit_code == 0, trained.stderr
@@ -139,7 +131,7 @@ def test_the_file_it_was_trained_on_is_split_as_it_was_then(tmp_path, monkeypatc
 def test_a_label_that_only_the_model_was_trained_on_counts(model, tmp_path, classifier):
     """Documents of a split whose own training part lacks a label that the model knows."""
     without = [[name for name in carried if name != "b"] for carried in lists(LABELS[:120])]
-    write(tmp_path / "papers.jsonl", TEXTS, without + lists(LABELS[120:]), SPLITS)
+    tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS, without + lists(LABELS[120:]), SPLITS)
     scores = scores_of(run(model, tmp_path / "papers.jsonl", "--json"))
     assert scores.pop("labels")
     assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
@@ -148,7 +140,7 @@ def test_a_label_that_only_the_model_was_trained_on_counts(model, tmp_path, clas
 @pytest.mark.filterwarnings("always")
 def test_labels_that_the_model_does_not_know_are_named(model, tmp_path, classifier):
     new = [[*carried, "weather"] for carried in lists(LABELS)]
-    write(tmp_path / "papers.jsonl", TEXTS, new, SPLITS)
+    tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS, new, SPLITS)
     result = run(model, tmp_path / "papers.jsonl", "--json")
     assert "warning: no training document carries weather: left out, not scored" in result.stderr
     scores = scores_of(result)

@@ -23,14 +23,6 @@ def lists(labels) -> list[list[str]]:
     return [[NAMES[j] for j in np.flatnonzero(row)] for row in labels.toarray()]
 
 
-def write(file, texts, labels, splits) -> None:
-    rows = [
-        {"text": text, "labels": carried, **({"split": split} if split else {})}
-        for text, carried, split in zip(texts, labels, splits, strict=True)
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """One with a history and one without."""
@@ -48,7 +40,7 @@ def models(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     file = tmp_path_factory.mktemp("report") / "papers.jsonl"
-    write(file, TEXTS, lists(LABELS), SPLITS)
+    tiny.write_jsonl(file, TEXTS, lists(LABELS), SPLITS)
     return file
 
 
@@ -102,7 +94,7 @@ def test_without_data_the_folder_speaks_for_itself(models, tmp_path, monkeypatch
 
 
 def test_a_file_without_splits_is_scored_as_a_whole(models, tmp_path):
-    write(tmp_path / "new.jsonl", TEXTS[130:], lists(LABELS[130:]), [None] * 30)
+    tiny.write_jsonl(tmp_path / "new.jsonl", TEXTS[130:], lists(LABELS[130:]), [None] * 30)
     assert run(models[0], "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html").exit_code == 0
     assert payload(tmp_path / "r.html")["documents"]["split"] == "all"
 
@@ -135,7 +127,7 @@ def test_mistakes_end_in_status_2(arguments, told, models, data, tmp_path, monke
 
 
 def test_an_empty_split_is_refused(models, tmp_path):
-    write(tmp_path / "papers.jsonl", TEXTS[:130], lists(LABELS[:130]), SPLITS[:130])
+    tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS[:130], lists(LABELS[:130]), SPLITS[:130])
     result = run(models[0], "--data", tmp_path / "papers.jsonl", "-o", tmp_path / "r.html")
     assert result.exit_code == 2
     assert "the test split of papers is empty; choose another with --split" in result.stderr

@@ -162,14 +162,6 @@ def test_scoring_in_parts_changes_nothing(monkeypatch):
     assert torch.equal(fitted().validation_f1, wanted.validation_f1)
 
 
-def test_mean_linear():
-    probe = fitted()
-    weight, bias = probe.mean_linear()
-    assert (weight.shape, bias.shape) == ((3, 6), (3,))
-    torch.testing.assert_close(weight, sum(probe.weight) / 3)
-    torch.testing.assert_close(bias, sum(probe.bias) / 3)
-
-
 def test_state_survives_json_and_safetensors():
     probe, X = fitted(), documents(20)[0]
     config, tensors = probe.state()
@@ -195,7 +187,7 @@ def test_needs_validation():
 
 
 def test_needs_fitting():
-    for use in (lambda p: p.predict_proba(documents(5)[0]), LinearProbe.mean_linear, LinearProbe.state):
+    for use in (lambda p: p.predict_proba(documents(5)[0]), LinearProbe.state):
         with pytest.raises(NotFittedError, match="fit"):
             use(quick())
 

@@ -151,14 +151,6 @@ class LinearProbe:
             probabilities[part] = mean_probability(features, weight, bias)
         return probabilities.numpy()
 
-    def mean_linear(self) -> tuple[Tensor, Tensor]:
-        """One linear layer, weight [L, d] and bias [L]: the mean over the initialisations, for export.
-
-        Its sigmoid is close to `predict_proba` but not equal to it, which averages probabilities.
-        """
-        self._check_fitted()
-        return self.weight.mean(0), self.bias.mean(0)
-
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What `from_state` takes: the settings, which JSON can hold, and the tensors, which safetensors can."""
         self._check_fitted()
