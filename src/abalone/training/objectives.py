@@ -15,6 +15,7 @@ from abalone.model.momentum import MomentumEncoder
 from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
 from abalone.model.weights import HalfWeights, is_packable
+from abalone.ranks import ALONE, Ranks
 from abalone.training.capture import Aside
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
@@ -30,10 +31,12 @@ class Objective(nn.Module):
         num_labels: L.
         name: of the loss, `msc` or `msc+10*bce`.
         config: temperature, queue size and the like.
+        ranks: the processes that train it together.
     """
 
-    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config) -> None:
+    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config, ranks: Ranks = ALONE) -> None:
         super().__init__()
+        self.ranks = ranks
         self.name, self.spec, self.num_labels = name, loss_spec(name), num_labels
         contrastive = self.spec.takes != "logits"
         self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
@@ -60,14 +63,16 @@ class Objective(nn.Module):
                 self.prototypes = Prototypes.from_embeddings(self.projection(features))
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of one batch. Nothing is remembered before `after_batch`."""
+        """The loss of one batch, the whole of it on every rank. Nothing is remembered before `after_batch`."""
         documents = batch.documents
         states = None if self.label_attention is None else self.encoder.token_states(documents)  # [N, h]
-        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)  # [B, h]
+        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)
+        features = self.ranks.gather(features, len(batch))  # [B, h]
         given: list[Tensor] = []
         references: dict[str, object] = {}
         if self.label_attention is not None and states is not None:
-            given.append(self.label_attention(documents.pad(states), documents.mask))  # [B, L, d]
+            looked_at = self.label_attention(documents.pad(states), documents.mask)
+            given.append(self.ranks.gather(looked_at, len(batch)))  # [B, L, d]
         elif self.projection is not None:
             given.append(self.projection(features))  # [B, d]
             references = self._references()
@@ -88,8 +93,11 @@ class Objective(nn.Module):
         """Remember this batch's documents; earlier they would have been their own positives."""
         queue, slow = self.queue, self.slow
         if queue is not None and slow is not None:
-            # Beside the optimiser, which waits for memory while this computes.
-            self._remembering = Aside(lambda: queue.enqueue(slow(batch.documents), batch.labels))
+
+            def remember() -> None:
+                queue.enqueue(self.ranks.gather(slow(batch.documents), len(batch)), batch.labels)
+
+            self._remembering = Aside(remember)  # beside the optimiser, which waits for memory while this computes
 
     def after_backward(self) -> None:
         """Gradients that came in half precision go to the parameters, where they add up in full."""
