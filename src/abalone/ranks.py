@@ -207,6 +207,17 @@ class _Gathered(torch.autograd.Function):
         return gradient[ctx.ranks.share(ctx.documents)] * ctx.ranks.count, None, None
 
 
+def leave() -> None:
+    """Take leave of the others at the end of a program, or the threads that listen to them may make it crash there."""
+    _messages.cache_clear()
+    # A GPU that waits for a process that is gone would be waited for.
+    if dist.is_initialized() and not (_losses and dist.get_backend() != "gloo"):
+        dist.destroy_process_group()
+
+
+_losses: list[str] = []  # what was noticed
+
+
 @cache
 def _messages() -> dist.ProcessGroup:
     """Where processes talk in main memory, so that a GPU is not waited for."""
@@ -220,9 +231,8 @@ def _noticing_loss(ranks: Ranks) -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
-        raise RankLostError(
-            f"another of the {ranks.count} processes has ended or cannot be reached ({reason})"
-        ) from error
+        _losses.append(f"another of the {ranks.count} processes has ended or cannot be reached ({reason})")
+        raise RankLostError(_losses[-1]) from error
 
 
 def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:

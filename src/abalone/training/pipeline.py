@@ -46,6 +46,12 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     refuse_unusable(config, corpus)
     accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
     ranks = join_ranks(accelerator)
+    if ranks.count > config.batch_size:
+        warnings.warn(
+            f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
+            "raise batch_size, or launch fewer",
+            stacklevel=3,
+        )
     refuse_other_documents(ranks, config, corpus)
     ranks.told_by_main(lambda: enter_folder(folder, config, corpus, resume=resume))
     torch.manual_seed(config.seed)  # before any weight is drawn

@@ -1,5 +1,6 @@
 """Device, precision and processes, through Accelerate, and launched by it or by `torchrun`."""
 
+import atexit
 import os
 from importlib.util import find_spec
 
@@ -10,7 +11,7 @@ from accelerate.state import AcceleratorState, PartialState
 from abalone.config import Precision
 from abalone.device import choose_device, cpu_is_faster_in_bf16
 from abalone.launch import launched
-from abalone.ranks import ALONE, Ranks
+from abalone.ranks import ALONE, Ranks, leave
 
 _ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 
@@ -48,7 +49,10 @@ def make_accelerator(
             os.environ["ACCELERATE_TORCH_DEVICE"] = before
     joined = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     if accelerator.num_processes != max(joined, launched()[1]):  # each would train a model of its own in one folder
-        raise ValueError(f"several processes cannot train on {chosen.type} together: use device='cpu', or launch one")
+        raise ValueError(
+            f"several processes were launched that cannot work together on {chosen.type}: "
+            "launch them with torchrun or accelerate, or use device='cpu'"
+        )
     if tracker_folder is not None:
         accelerator.init_trackers("abalone")
     return accelerator
@@ -58,6 +62,8 @@ def join_ranks(accelerator: Accelerator) -> Ranks:
     """The processes that were launched together, of which this is one."""
     if accelerator.num_processes == 1:
         return ALONE
+    atexit.unregister(leave)  # of an earlier run in this process
+    atexit.register(leave)
     return Ranks(accelerator.process_index, accelerator.num_processes, accelerator.is_local_main_process)
 
 
