@@ -73,14 +73,14 @@ class ValidationLoss:
         documents, size = len(run.validation), run.config.batch_size
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
         self._captured: Captured | None = None
-        if run.accelerator.device.type == "cuda" and run.ranks.count == 1:
+        if run.accelerator.device.type == "cuda" and objective.ranks.count == 1:
             self._captured = Captured(self._add, size, run.validation.lengths)
 
     def __call__(self) -> float:
         """The loss of the objective as it is now."""
         self._total.zero_()
         device = self.run.accelerator.device
-        for batch in ready_batches(self.run.validation, self._batches, device, self.run.ranks):
+        for batch in ready_batches(self.run.validation, self._batches, device, self.objective.ranks):
             if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
                 self._captured(batch)
             else:
