@@ -98,7 +98,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             interrupted.add_note(advice)
             raise interrupted from None
         except RankLostError as lost:
-            stopped = RankLostError(f"{lost}; {how_to_go_on(folder)}")
+            elsewhere = f"checkpoints are in {folder} on the machine of the main process"
+            stopped = RankLostError(f"{lost}; {how_to_go_on(folder) if folder.exists() else elsewhere}")
             stopped.add_note(advice)
             raise stopped from lost
         if run_folder is None and is_main():
