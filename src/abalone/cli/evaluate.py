@@ -46,6 +46,7 @@ def evaluate(
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS, Split
     from abalone.data.memory import known_labels
+    from abalone.training.processes import launched_ranks
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
@@ -61,6 +62,7 @@ def evaluate(
     name, split, texts, labels = to_score(data, split, trained_on.get("sha256"), path=path, **options)
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
+    classifier.predictor_.ranks = launched_ranks(device)
     scores, by_label = classifier.evaluate_split(Split(texts, known_labels(labels, classifier.label_names)))
     if as_json:
         typer.echo(

@@ -20,6 +20,7 @@ from abalone.cli.corpus import (
     read_and_tell,
 )
 from abalone.config import Config
+from abalone.launch import is_main
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
@@ -90,22 +91,27 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
     from abalone.model.folder import refuse_foreign
+    from abalone.ranks import RankLostError
     from abalone.training.run import IDENTITY
 
-    refuse_foreign(output)
     run_folder = output.with_name(f"{output.name}.training")
-    if (run_folder / IDENTITY).exists():
-        if not resume:
-            typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
-    elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
-        raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
+    if is_main():  # the others may come when it has begun already
+        refuse_foreign(output)
+        if (run_folder / IDENTITY).exists():
+            if not resume:
+                typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
+        elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
+            raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
+    advice = "Run the same command with --resume to go on."
     try:
         model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
         model.save_pretrained(output)
     except KeyboardInterrupt as stop:
-        told = str(stop) or "interrupted"
-        raise KeyboardInterrupt(f"{told}\n  Run the same command with --resume to go on.") from None
-    shutil.rmtree(run_folder, ignore_errors=True)
+        raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}\n  {advice}") from None
+    except RankLostError as lost:
+        raise RankLostError(f"{lost}\n  {advice}") from None
+    if is_main():
+        shutil.rmtree(run_folder, ignore_errors=True)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")

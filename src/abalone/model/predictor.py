@@ -17,6 +17,7 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.model.encoder import TextEncoder, window
 from abalone.model.feed import TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
+from abalone.ranks import ALONE, Ranks
 
 
 @dataclass(eq=False)
@@ -31,6 +32,7 @@ class Predictor:
         lexical, neighbours: experts to mix in, if any.
         answers_in_names: whether `predict` gives label names; a 0/1 matrix otherwise, as it was trained on one.
         story: what the folder and the card tell: history, scores, statistics of the data.
+        ranks: processes that all ask it the same, so that each encodes a share of the texts.
     """
 
     config: Config
@@ -43,6 +45,7 @@ class Predictor:
     neighbours: NearestNeighbours | None = None
     answers_in_names: bool = True
     story: dict[str, Any] = field(default_factory=dict)
+    ranks: Ranks = ALONE
 
     @cached_property
     def _plain_tokenizer(self) -> PlainTokenizer:
@@ -64,7 +67,7 @@ class Predictor:
             self.config.max_chunks,
         )
         half = reading_precision(self.config.precision)
-        return embed(self.encoder, feed, choose_device(self.config.device), half=half)
+        return embed(self.encoder, feed, choose_device(self.config.device), half=half, ranks=self.ranks)
 
     def probabilities(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> np.ndarray:
         """[n, L]; `embeddings` of the texts are not computed again where they are given."""

@@ -93,15 +93,16 @@ def train(
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
+    ranks = objective.ranks
     training = _Training(objective, documents, plan, accelerator, folder, title)
-    if resume and (folder / RESUME).exists():
+    if resume and ranks.told_by_main((folder / RESUME).exists):
         training.restore()
+    ranks.make_equal(objective)
     with finish_step_first() as interruption, own_stream(accelerator.device):
         while not training.finished:
             training.epoch(interruption)
             training.end_epoch(measure)
-            training.save_if_due(now=training.finished or interruption.asked)
-            interruption.obey(f"{title} stopped after epoch {training.standing.epoch}; it can go on from {folder}")
+            training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
     training.step.end()
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return training.standing
@@ -114,7 +115,7 @@ class _Training:
         self, objective: Objective, documents: Feed, plan: Plan, accelerator: Accelerator, folder: Path, title: str
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
-        self.accelerator, self.folder, self.title = accelerator, folder, title
+        self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
         self.standing, self.kept = Standing(), KeptStates(folder)
         objective.to(accelerator.device)
         self.step = Step(
@@ -151,12 +152,12 @@ class _Training:
         self.step.begin(standing.batch, standing.loss_sum)
         started = time.monotonic()
         with EpochBar(f"{self.title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
-            for batch in ready_batches(self.documents, batches[standing.batch :], device):
+            for batch in ready_batches(self.documents, batches[standing.batch :], device, self.ranks):
                 group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
                 share = 1 / min(plan.accumulation, len(batches) - group)
                 standing.batch += 1
                 update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
-                with self._where():
+                with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
                     rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
                     self.step(batch, rate, share=share, update=update)
                 standing.step += update
@@ -165,10 +166,7 @@ class _Training:
                     done = min(standing.batch * plan.batch_size, len(self.documents))
                     bar.update(standing.batch, standing.loss_sum / done)
                 if update:
-                    self.save_if_due(now=interruption.asked)
-                    interruption.obey(
-                        f"{self.title} stopped after step {standing.step}; it can go on from {self.folder}"
-                    )
+                    self.save_if_due(interruption, f"step {standing.step}")
         self.look()
         standing.seconds += time.monotonic() - started
 
@@ -178,6 +176,8 @@ class _Training:
         self.objective.eval()
         with torch.no_grad(), self._where():
             measures = {"train_loss": standing.loss_sum / len(self.documents), **measure()}
+        # The same on every rank but for rounding, which must not end one rank's training before another's.
+        measures = self.ranks.told_by_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
         self.accelerator.log(standing.history[-1], step=standing.step)
         better = []
@@ -191,7 +191,8 @@ class _Training:
         standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
         if self.finished:
             better.append("last")
-        self.kept.keep(better, self.objective.lasting_state(), {"epoch": standing.epoch})
+        if self.ranks.main:
+            self.kept.keep(better, self.objective.lasting_state(), {"epoch": standing.epoch})
 
     def look(self) -> None:
         """See what the device has come to: now and then, and before anything is saved."""
@@ -201,21 +202,31 @@ class _Training:
             if batch is not None:
                 self._refuse(f"the {what} is no number", batch)
 
-    def save_if_due(self, *, now: bool) -> None:
-        """Write where the run stands, `now` or when the last time is long ago."""
-        if not now and time.monotonic() - self._saved_at < self.plan.checkpoint_seconds:
-            return
+    def save_if_due(self, interruption: Interruption, place: str, *, now: bool = False) -> None:
+        """Write where the run stands, `now` or when the last time is long ago, or when it is to stop; then stop."""
+        due = now or time.monotonic() - self._saved_at >= self.plan.checkpoint_seconds
+        stop, due = self.ranks.any(interruption.asked, due)
+        if stop or due:
+            self.save()
+        if stop:
+            interruption.asked = True  # of all ranks, whichever was told
+            interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
+
+    def save(self) -> None:
+        """Write where the run stands."""
         if self.standing.batch:
             self.look()
-        self.kept.write()
-        scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
-        notes = {"standing": asdict(self.standing), "scaler": scaler}
-        save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
+        if self.ranks.main:
+            self.kept.write()
+            scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
+            notes = {"standing": asdict(self.standing), "scaler": scaler}
+            save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
+        self.ranks.wait()  # a rank that left would have the launcher end the main one while it writes
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
         """Stand where the folder's checkpoint says."""
-        tensors, notes = load_tensors(self.folder / RESUME)
+        tensors, notes = self.ranks.read_by_main(lambda: load_tensors(self.folder / RESUME))
         restore_training_state(self.objective, self.step.adamw, tensors)
         self.standing = Standing(**notes["standing"])
         if self.accelerator.scaler is not None:

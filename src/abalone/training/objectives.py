@@ -17,6 +17,7 @@ from abalone.model.momentum import MomentumEncoder
 from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
 from abalone.model.weights import HalfWeights, is_packable
+from abalone.ranks import ALONE, Ranks
 from abalone.training.capture import Aside
 from abalone.training.update import MatrixUpdate
 
@@ -33,10 +34,12 @@ class Objective(nn.Module):
         num_labels: L.
         name: of the loss, `msc` or `msc+10*bce`.
         config: temperature, queue size and the like.
+        ranks: the processes that train it together.
     """
 
-    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config) -> None:
+    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config, ranks: Ranks = ALONE) -> None:
         super().__init__()
+        self.ranks = ranks
         self.name, self.spec, self.num_labels = name, loss_spec(name), num_labels
         contrastive = self.spec.takes != "logits"
         self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
@@ -64,14 +67,16 @@ class Objective(nn.Module):
                 self.prototypes = Prototypes.from_embeddings(self.projection(features))
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of one batch. Nothing is remembered before `after_batch`."""
+        """The loss of one batch, the whole of it on every rank. Nothing is remembered before `after_batch`."""
         documents = batch.documents
         states = None if self.label_attention is None else self.encoder.token_states(documents)  # [N, h]
-        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)  # [B, h]
+        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)
+        features = self.ranks.gather(features, len(batch))  # [B, h]
         given: list[Tensor] = []
         references: dict[str, object] = {}
         if self.label_attention is not None and states is not None:
-            given.append(self.label_attention(documents.pad(states), documents.mask))  # [B, L, d]
+            looked_at = self.label_attention(documents.pad(states), documents.mask)
+            given.append(self.ranks.gather(looked_at, len(batch)))  # [B, L, d]
         elif self.projection is not None:
             given.append(self.projection(features))  # [B, d]
             references = self._references()
@@ -98,7 +103,7 @@ class Objective(nn.Module):
     def after_batch(self, batch: Batch) -> None:
         """Remember this batch's documents; earlier they would have been their own positives."""
         if self.queue is not None and self._keys is not None:
-            self.queue.enqueue(self._keys.join(), batch.labels)
+            self.queue.enqueue(self.ranks.gather(self._keys.join(), len(batch)), batch.labels)
             self._keys = None
 
     def after_backward(self) -> None:

@@ -11,7 +11,6 @@ from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
 from abalone.training.capture import Captured
-from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import train
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
@@ -26,36 +25,38 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
     Returns:
         The encoder, the probes fitted on it, and the history.
     """
-    folder = run.stage(STAGE)
     validation_loss = ValidationLoss(objective, run)
     standing = train(
         objective,
         run.train,
         run.plan(objective, keep_lowest=("train_loss", "validation_loss")),
         run.accelerator,
-        folder,
+        run.stage(STAGE),
         measure=lambda: {"validation_loss": validation_loss()},
         title="Pre-training",
         resume=run.resume,
     )
     fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
     for name in CANDIDATES:
-        if not (folder / f"{name}.safetensors").exists():
+        if not run.has_kept(STAGE, name):
             continue  # stopped early, before an epoch's training loss could be compared with another's
-        state, notes = load_tensors(folder / f"{name}.safetensors")
+        state, notes = run.kept(STAGE, name)
         if notes["epoch"] not in fitted:
             objective.restore(state)
             head, micro_f1 = linear_evaluation(objective.encoder, run)
             fitted[notes["epoch"]] = micro_f1, head, name
-    _, head, name = max(fitted.values(), key=lambda candidate: candidate[0])
-    objective.restore(load_tensors(folder / f"{name}.safetensors")[0])
+    best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
+    _, head, name = fitted[best]
+    objective.restore(run.kept(STAGE, name)[0])
     return objective.encoder, head, standing.history
 
 
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device, half = run.accelerator.device, reading_precision(run.config.precision)
-    features, val_features = (embed(encoder, feed, device, half=half) for feed in (run.train, run.validation))
+    features, val_features = (
+        embed(encoder, feed, device, half=half, ranks=run.ranks) for feed in (run.train, run.validation)
+    )
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
     head = LinearHead(probe.weight.float(), probe.bias.float())
@@ -72,14 +73,14 @@ class ValidationLoss:
         documents, size = len(run.validation), run.config.batch_size
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
         self._captured: Captured | None = None
-        if run.accelerator.device.type == "cuda":
+        if run.accelerator.device.type == "cuda" and objective.ranks.count == 1:
             self._captured = Captured(self._add, size, run.validation.lengths)
 
     def __call__(self) -> float:
         """The loss of the objective as it is now."""
         self._total.zero_()
         device = self.run.accelerator.device
-        for batch in ready_batches(self.run.validation, self._batches, device):
+        for batch in ready_batches(self.run.validation, self._batches, device, self.objective.ranks):
             if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
                 self._captured(batch)
             else:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
+from torch import Tensor
 
 from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.model.feed import Feed
-from abalone.training.engine import Plan
+from abalone.ranks import ALONE, Ranks
+from abalone.training.checkpoint import load_tensors
+from abalone.training.engine import RESUME, Plan
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
@@ -34,6 +37,7 @@ class Run:
         accelerator: device and precision.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
+        ranks: the processes that train together.
     """
 
     config: Config
@@ -42,10 +46,19 @@ class Run:
     accelerator: Accelerator
     folder: Path
     resume: bool = False
+    ranks: Ranks = ALONE
 
     def stage(self, name: str) -> Path:
         """The folder of one stage."""
         return self.folder / name
+
+    def has_kept(self, stage: str, name: str) -> bool:
+        """Whether a stage has kept weights under this name."""
+        return self.ranks.told_by_main((self.stage(stage) / f"{name}.safetensors").exists)
+
+    def kept(self, stage: str, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The weights that a stage has kept under this name, and their notes."""
+        return self.ranks.read_by_main(lambda: load_tensors(self.stage(stage) / f"{name}.safetensors"))
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
         """The engine's view of the settings."""
@@ -79,6 +92,17 @@ def fingerprint(config: Config, corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
+def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None:
+    """All processes must train on the same documents, in the same order, with the same settings."""
+    if ranks.count > 1:
+        own = fingerprint(config, corpus)
+        if own != ranks.told_by_main(lambda: own):
+            raise ValueError(
+                f"process {ranks.index} was given other documents, labels or settings than the main one: "
+                "start all with the same command, on the same data"
+            )
+
+
 def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> None:
     """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
     identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
@@ -87,12 +111,18 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
         _refuse_another_run(folder, json.loads(file.read_text(encoding="utf-8")), identity)
         return
     if resume:
-        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=4)
+        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
     for stage in STAGES:
         shutil.rmtree(folder / stage, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
+
+
+def how_to_go_on(folder: Path) -> str:
+    """What to tell whoever has stopped the run in `folder`."""
+    saved = any((folder / stage / RESUME).exists() for stage in STAGES)
+    return f"it can go on from {folder}" if saved else "nothing was saved yet"
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:

@@ -31,8 +31,8 @@ class Step:
     """One batch after another, on any device.
 
     On a GPU the whole step is recorded and replayed as soon as every batch means the same work; where it cannot be
-    (gradients gathered over several batches, fp16 with its changing scale, a queue that still fills up), it is done
-    plainly.
+    (gradients gathered over several batches or from several processes, fp16 with its changing scale, a queue that
+    still fills up), it is done plainly.
 
     Args:
         objective: what is minimised, already on the device.
@@ -74,7 +74,7 @@ class Step:
             objective.keep_half_weights(HALVES.get(accelerator.mixed_precision))
         self._captured: Captured | None = None
         self._matrices: MatrixUpdate | None = None
-        if on_gpu and accumulation == 1 and accelerator.scaler is None:
+        if on_gpu and accumulation == 1 and accelerator.scaler is None and objective.ranks.count == 1:
             self._matrices = objective.take_matrix_update(self.adamw)
             self._captured = Captured(self._whole_step, batch_size, lengths)
 
@@ -141,6 +141,7 @@ class Step:
         self.objective.after_batch(batch)
 
     def _update(self) -> None:
+        self.objective.ranks.average_gradients(self.parameters)
         if self._fused:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
