@@ -1,6 +1,5 @@
 """The front door for Python: a scikit-learn estimator from texts to label lists."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import fields
 from inspect import Parameter, Signature
@@ -15,6 +14,7 @@ from abalone.config import Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
+from abalone.data.partial import remove_folder
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 
 
@@ -74,24 +74,24 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self, corpus: Corpus, *, run_folder: str | Path | None = None, resume: bool = False
     ) -> "AbaloneClassifier":
         """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
-        from abalone.training.interruption import TrainingInterrupted
+        from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit
-        from abalone.training.run import fingerprint
+        from abalone.training.run import fingerprint, how_to_go_on
 
         config = self._config()
         # The default is found again by an interrupted run with the same data and settings.
         own = cache_dir() / "runs" / fingerprint(config, corpus)[:16]
         folder = own if run_folder is None else Path(run_folder)
-        try:
-            self.predictor_ = fit(config, corpus, folder, resume=resume)
-        except KeyboardInterrupt as stop:
-            saved = any(folder.glob("*/resume.safetensors"))
-            where = f"it can go on from {folder}" if saved else "nothing was saved yet"
-            interrupted = TrainingInterrupted(str(stop) or f"training stopped; {where}")
-            interrupted.add_note("Call fit again with the same data and settings, and resume=True.")
-            raise interrupted from None
+        with told_to_stop():
+            try:
+                self.predictor_ = fit(config, corpus, folder, resume=resume)
+            except (KeyboardInterrupt, TrainingTerminated) as stop:
+                kind = TrainingInterrupted if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
+                stopped = kind(str(stop) or f"training stopped; {how_to_go_on(folder)}")
+                stopped.add_note("Call fit again with the same data and settings, and resume=True.")
+                raise stopped from None
         if run_folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         return self
 
     def _config(self) -> Config:

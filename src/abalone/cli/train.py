@@ -1,7 +1,6 @@
 """`abalone train`: from a corpus to a model folder."""
 
 import inspect
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,23 +88,26 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """Train and write; checkpoints lie beside the model folder until it is there."""
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
+    from abalone.data.partial import remove_folder
     from abalone.model.folder import refuse_foreign
-    from abalone.training.run import IDENTITY
+    from abalone.training.interruption import TrainingTerminated, told_to_stop
+    from abalone.training.run import IDENTITY, is_foreign
 
     refuse_foreign(output)
     run_folder = output.with_name(f"{output.name}.training")
     if (run_folder / IDENTITY).exists():
         if not resume:
             typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
-    elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
+    elif is_foreign(run_folder):
         raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
-    try:
-        model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
-        model.save_pretrained(output)
-    except KeyboardInterrupt as stop:
-        told = str(stop) or "interrupted"
-        raise KeyboardInterrupt(f"{told}\n  Run the same command with --resume to go on.") from None
-    shutil.rmtree(run_folder, ignore_errors=True)
+    with told_to_stop():
+        try:
+            model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+            model.save_pretrained(output)
+        except (KeyboardInterrupt, TrainingTerminated) as stop:
+            told = f"{str(stop) or 'interrupted'}\n  Run the same command with --resume to go on."
+            raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
+    remove_folder(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")

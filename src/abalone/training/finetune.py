@@ -6,8 +6,8 @@ from abalone.evaluation.metrics import evaluate
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import embed
 from abalone.model.heads import LinearHead
-from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import train
+from abalone.training.generations import Checkpoints
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
 
@@ -42,5 +42,5 @@ def supervise(
     standing = train(
         objective, run.train, plan, run.accelerator, folder, measure=measure, title=title, resume=run.resume
     )
-    objective.restore(load_tensors(folder / f"{KEPT}.safetensors")[0])
+    objective.restore(Checkpoints(folder).epoch(standing.best_epoch[KEPT]))
     return objective.encoder, LinearHead.of_layer(head), standing.history

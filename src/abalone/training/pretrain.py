@@ -11,13 +11,13 @@ from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
 from abalone.training.capture import Captured
-from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import train
+from abalone.training.engine import LAST, train
+from abalone.training.generations import Checkpoints
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
 
 STAGE = "pretraining"
-CANDIDATES = ("last", "train_loss", "validation_loss")  # the paper's three checkpoints
+CANDIDATES = (LAST, "train_loss", "validation_loss")  # the paper's three checkpoints
 
 
 def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, History]:
@@ -38,18 +38,17 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
         title="Pre-training",
         resume=run.resume,
     )
-    fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
-    for name in CANDIDATES:
-        if not (folder / f"{name}.safetensors").exists():
-            continue  # stopped early, before an epoch's training loss could be compared with another's
-        state, notes = load_tensors(folder / f"{name}.safetensors")
-        if notes["epoch"] not in fitted:
-            objective.restore(state)
+    checkpoints = Checkpoints(folder)
+    fitted: dict[int, tuple[float, LinearHead]] = {}  # by epoch, as two names may stand for the same weights
+    for epoch in map(standing.epoch_of, CANDIDATES):
+        # None: stopped early, before an epoch's training loss could be compared with another's.
+        if epoch is not None and epoch not in fitted:
+            objective.restore(checkpoints.epoch(epoch))
             head, micro_f1 = linear_evaluation(objective.encoder, run)
-            fitted[notes["epoch"]] = micro_f1, head, name
-    _, head, name = max(fitted.values(), key=lambda candidate: candidate[0])
-    objective.restore(load_tensors(folder / f"{name}.safetensors")[0])
-    return objective.encoder, head, standing.history
+            fitted[epoch] = micro_f1, head
+    best = max(fitted, key=lambda epoch: fitted[epoch][0])
+    objective.restore(checkpoints.epoch(best))
+    return objective.encoder, fitted[best][1], standing.history
 
 
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:

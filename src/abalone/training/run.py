@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,10 @@ from accelerate import Accelerator
 from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
+from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.training.engine import Plan
+from abalone.training.generations import has_checkpoint
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
@@ -83,16 +84,45 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
     identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
     file = folder / IDENTITY
+    for place in (folder, *(folder / stage for stage in STAGES)):
+        remove_abandoned(place)
     if resume and file.is_file():
-        _refuse_another_run(folder, json.loads(file.read_text(encoding="utf-8")), identity)
+        _refuse_another_run(folder, _stored_identity(file), identity)
         return
     if resume:
         warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=4)
-    for stage in STAGES:
-        shutil.rmtree(folder / stage, ignore_errors=True)
+    # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
+    file.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    sync(folder)
+    for stage in STAGES:
+        remove_folder(folder / stage)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether something other than a run is at that name."""
+    if not folder.is_dir():
+        return folder.exists()
+    entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
+    return IDENTITY not in entries and not {*entries} <= {*STAGES}
+
+
+def how_to_go_on(folder: Path) -> str:
+    """What to tell whoever has stopped the run in `folder`."""
+    saved = any(has_checkpoint(folder / stage) for stage in STAGES)
+    return f"it can go on from {folder}" if saved else "nothing was saved yet"
+
+
+def _stored_identity(file: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict):
+            return dict(stored)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{file} is damaged, so whose run this is cannot be told: start anew, without resume=True")
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
