@@ -165,11 +165,16 @@ def test_the_handlers_of_a_caller_are_put_back():
     heard = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: heard.append(number))
-    with pytest.raises(TrainingInterrupted), finish_step_first() as interruption:
-        tell(signal.SIGTERM)  # which the caller has a use for
-        assert (interruption.asked, heard) == (False, [signal.SIGTERM])
-        tell(signal.SIGINT)
-        assert (interruption.asked, heard) == (True, [signal.SIGTERM])
+
+    def work() -> None:
+        with finish_step_first() as interruption:
+            tell(signal.SIGTERM)  # which the caller has a use for
+            assert (interruption.asked, heard) == (False, [signal.SIGTERM])
+            tell(signal.SIGINT)
+            assert (interruption.asked, heard) == (True, [signal.SIGTERM])
+
+    with pytest.raises(TrainingInterrupted):
+        work()
     tell(signal.SIGINT)
     assert heard == [signal.SIGTERM, signal.SIGINT]
     signal.signal(signal.SIGINT, signal.default_int_handler)
