@@ -21,6 +21,7 @@ from abalone.cli.corpus import (
 from abalone.config import Config
 
 if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import Corpus
 
 
@@ -104,10 +105,18 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     with told_to_stop():
         try:
             model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
-            model.save_pretrained(output)
+            _save(model, output, run_folder)
         except (KeyboardInterrupt, TrainingTerminated) as stop:
             told = f"{str(stop) or 'interrupted'}\n  Run the same command with --resume to go on."
             raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
     remove_folder(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
+
+
+def _save(model: "AbaloneClassifier", output: Path, run_folder: Path) -> None:
+    try:
+        model.save_pretrained(output)
+    except OSError as error:
+        kept = f"{error.strerror or error}; the training is done and kept in {run_folder}: make room, and add --resume"
+        raise OSError(error.errno, kept, error.filename) from error
