@@ -1,6 +1,5 @@
 """The front door for Python: a scikit-learn estimator from texts to label lists."""
 
-import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from abalone.config import Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
+from abalone.data.partial import remove_folder
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
 
@@ -81,7 +81,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     ) -> "AbaloneClassifier":
         """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
         from abalone.ranks import RankLostError
-        from abalone.training.interruption import TrainingInterrupted
+        from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit
         from abalone.training.run import fingerprint, how_to_go_on
 
@@ -90,19 +90,20 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         own = cache_dir() / "runs" / fingerprint(config, corpus)[:16]
         folder = own if run_folder is None else Path(run_folder)
         advice = "Call fit again with the same data and settings, and resume=True."
-        try:
-            with _warnings_of_main_only():
+        with told_to_stop(), _warnings_of_main_only():
+            try:
                 self.predictor_ = fit(config, corpus, folder, resume=resume)
-        except KeyboardInterrupt as stop:
-            interrupted = TrainingInterrupted(str(stop) or f"training stopped; {how_to_go_on(folder)}")
-            interrupted.add_note(advice)
-            raise interrupted from None
-        except RankLostError as lost:
-            stopped = RankLostError(f"{lost}; {how_to_go_on(folder)}")
-            stopped.add_note(advice)
-            raise stopped from lost
+            except (KeyboardInterrupt, TrainingTerminated) as stop:
+                kind = TrainingInterrupted if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
+                stopped = kind(str(stop) or f"training stopped; {how_to_go_on(folder)}")
+                stopped.add_note(advice)
+                raise stopped from None
+            except RankLostError as lost:
+                alone = RankLostError(f"{lost}; {how_to_go_on(folder)}")
+                alone.add_note(advice)
+                raise alone from lost
         if run_folder is None and is_main():
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         return self
 
     def _config(self) -> Config:

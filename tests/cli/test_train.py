@@ -130,16 +130,27 @@ def test_train_end_to_end(start, workshop, tmp_path):
 
 
 def standing(checkpoint: Path) -> dict[str, Any]:
-    """How far a run was. The file is read at once, since it may be replaced at any time."""
-    content = checkpoint.read_bytes()
+    """How far a run was. The file is read at once, since it may be replaced at any time.
+
+    It is whole under one of its two names at every moment.
+    """
+    before = checkpoint.with_name("resume-before.safetensors")
+    content = (checkpoint if checkpoint.exists() else before).read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return json.loads(header["__metadata__"]["notes"])["standing"]
+
+
+def reached(checkpoint: Path) -> int:
+    try:
+        return int(standing(checkpoint)["step"])
+    except FileNotFoundError:  # nothing yet, or in the moment between its two names
+        return 0
 
 
 def wait_for_step(process: subprocess.Popen[str], checkpoint: Path, step: int) -> None:
     """Until the checkpoint of that step, or of a later one, is on the disk."""
     deadline = time.monotonic() + PATIENCE
-    while not (checkpoint.exists() and standing(checkpoint)["step"] >= step):
+    while reached(checkpoint) < step:
         assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
         assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
         time.sleep(0.002)
@@ -177,13 +188,13 @@ def test_killed_and_resumed_is_uninterrupted(objective, stage, step, start, work
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert not output.exists()
-    reached = standing(checkpoint)
-    assert step <= reached["step"] < EPOCHS * STEPS_AN_EPOCH
+    saved = standing(checkpoint)
+    assert step - 1 <= saved["step"] < EPOCHS * STEPS_AN_EPOCH  # one less in the moment between its two names
 
     resumed = start([*arguments, "--resume"])
     _, told = resumed.communicate(timeout=PATIENCE)
     assert resumed.returncode == 0, told
-    assert_went_on(reached["history"], history(output, stage))
+    assert_went_on(saved["history"], history(output, stage))
     assert_same_model(output, uninterrupted(objective))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -198,15 +209,15 @@ def test_ctrl_c_says_how_to_go_on(start, workshop, uninterrupted, tmp_path):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, told
-    reached = standing(checkpoint)
-    assert f"stopped after step {reached['step']}; it can go on from {checkpoint.parent}" in told
+    saved = standing(checkpoint)
+    assert f"stopped after step {saved['step']}; it can go on from {checkpoint.parent}" in told
     assert "Run the same command with --resume to go on." in told
     assert "Traceback" not in told
     assert not output.exists()
 
     result = run(*arguments, "--resume")
     assert result.exit_code == 0, result.output
-    assert_went_on(reached["history"], history(output, "pretraining"))
+    assert_went_on(saved["history"], history(output, "pretraining"))
     assert_same_model(output, uninterrupted("msc"))
 
 
@@ -349,11 +360,41 @@ def test_without_resume_it_starts_anew(unfinished, workshop, tmp_path):
     assert not unfinished.exists()
 
 
-def test_a_damaged_checkpoint_is_named(unfinished, workshop, tmp_path):
-    checkpoint = unfinished / "pretraining" / "resume.safetensors"
+@pytest.mark.filterwarnings("always")
+def test_a_damaged_checkpoint_is_told_and_the_one_before_used(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    checkpoint = stage / "resume.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
     result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
-    assert_refused(result, f"error: the checkpoint {checkpoint} is damaged", "remove it to start again")
+    assert result.exit_code == 0, result.output
+    before = stage / "resume-before.safetensors"
+    assert f"warning: the checkpoint {checkpoint} is damaged (" in result.stderr
+    assert f"; going on from the one before it, {before}" in result.stderr
+
+
+def test_with_no_checkpoint_that_is_whole_it_says_what_to_do(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    for checkpoint in stage.glob("resume*"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, "error: the checkpoint", "is damaged", f"remove the folder {stage} to do this stage again")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fingerprint": 3, "settings": {}}', "\0\0"])
+def test_a_damaged_identity_is_told(content, unfinished, workshop, tmp_path):
+    (unfinished / "run.json").write_text(content)
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, f"error: {unfinished / 'run.json'} is damaged", "start anew, without --resume")
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_run_that_was_killed_while_it_started_anew_is_no_obstacle(unfinished, workshop, tmp_path):
+    (unfinished / "run.json").unlink()  # the first thing to go
+    (unfinished / ".run.json.0123.abalone-partial").write_text("{")
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert result.exit_code == 0, result.output
+    assert "there is no run to go on with" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.filterwarnings("always")

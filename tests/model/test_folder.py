@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tiny
 from abalone import AbaloneClassifier, __version__
+from abalone.data import partial
 from abalone.model.folder import load, refuse_foreign, save, whole_folder
 
 NAMES = ["Größe", "b/c", "[d]", "e", "f"]
@@ -95,6 +97,52 @@ def test_a_file_that_is_missing_is_no_half_model(name, folder):
         load(folder)
 
 
+def test_any_file_that_is_not_what_was_written_is_named(folder):
+    """A wrong digit in a threshold or a weight would answer, and answer wrongly."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("README.md", "SHA256SUMS")]
+    assert len(files) > 8
+    for file in files:
+        whole = file.read_bytes()
+        for damaged in (whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:], whole[:-5], b""):
+            file.write_bytes(damaged)
+            with pytest.raises(ValueError, match=rf"{file} is damaged: it is not what was written"):
+                load(folder)
+        file.write_bytes(whole)
+    load(folder)
+    (folder / "README.md").write_text("my own words")
+    load(folder)
+
+
+def test_sums_are_those_of_other_tools_and_may_be_removed(folder):
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder).returncode == 0
+    about = (folder / "abalone.json").read_text(encoding="utf-8")
+    (folder / "abalone.json").write_text(about.replace("Größe", "Länge"), encoding="utf-8")  # a person's own change
+    with pytest.raises(ValueError, match=f"if you changed the file yourself, remove {folder / 'SHA256SUMS'}"):
+        load(folder)
+    (folder / "SHA256SUMS").unlink()
+    assert "Länge" in load(folder).label_names
+
+
+@pytest.mark.parametrize("line", ["", "no sum", "0" * 64 + "  ../../etc/passwd", "0" * 64 + "  /etc/passwd", "\0\xff"])
+def test_sums_that_are_damaged_or_made_up(line, folder):
+    with (folder / "SHA256SUMS").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(ValueError, match="is damaged"):
+        load(folder)
+
+
+def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_path):
+    folder.rename(tmp_path / f".model.0123{partial.ASIDE}")
+
+    def fail():
+        with whole_folder(folder):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fail()
+    assert load(folder).label_names == tuple(NAMES)
+
+
 def test_what_is_no_model_folder(tmp_path):
     for place in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match=rf"{place} is no model folder: it has no abalone.json"):
@@ -133,9 +181,10 @@ def test_an_error_while_writing_leaves_the_old_one(folder, tmp_path):
 def test_an_error_while_taking_its_place_leaves_the_old_one(folder, tmp_path, monkeypatch):
     before = content(folder)
     rename = type(folder).rename
+    monkeypatch.setattr(partial, "_exchange", lambda one, other: False)
 
     def refused(self, target):
-        if self.suffix == ".partial":
+        if self.suffix == partial.PARTIAL:
             raise PermissionError(13, "Permission denied")
         return rename(self, target)
 

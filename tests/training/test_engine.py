@@ -17,7 +17,8 @@ from abalone.losses import LOSSES
 from abalone.model.encoder import load_encoder
 from abalone.model.feed import TokenFeed, make_batch
 from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import RESUME, Plan, TrainingDivergedError, learning_rate_factor, train
+from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
+from abalone.training.generations import RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
@@ -196,8 +197,9 @@ def test_patience_stops_early(encoder_folder, feed, tmp_path):
     plan = make_plan(epochs=6, patience=2, keep_highest=("score",), keep_lowest=())
     standing = run(make_objective(encoder_folder), feed, tmp_path, plan, measure=lambda: {"score": next(values)})
     assert [entry["score"] for entry in standing.history] == [0.5, 0.7, 0.6, 0.6]
-    assert load_tensors(tmp_path / "score.safetensors")[1] == {"epoch": 2}
-    assert (tmp_path / "last.safetensors").exists()
+    assert (standing.epoch_of("score"), standing.epoch_of("last")) == (2, 4)
+    best, last = (Checkpoints(tmp_path).epoch(epoch) for epoch in (2, 4))
+    assert not torch.equal(best["projection.outer.weight"], last["projection.outer.weight"])
 
 
 def test_weight_decay_spares_biases_and_norms(encoder_folder):

@@ -1,7 +1,6 @@
 """`abalone train`: from a corpus to a model folder."""
 
 import inspect
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,9 +89,11 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """Train and write; checkpoints lie beside the model folder until it is there."""
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
+    from abalone.data.partial import remove_folder
     from abalone.model.folder import refuse_foreign
     from abalone.ranks import RankLostError
-    from abalone.training.run import IDENTITY
+    from abalone.training.interruption import TrainingTerminated, told_to_stop
+    from abalone.training.run import IDENTITY, is_foreign
 
     run_folder = output.with_name(f"{output.name}.training")
     if is_main():  # the others may come when it has begun already
@@ -100,18 +101,20 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         if (run_folder / IDENTITY).exists():
             if not resume:
                 typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
-        elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
+        elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
     advice = "Run the same command with --resume to go on."
-    try:
-        model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
-        model.save_pretrained(output)
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}\n  {advice}") from None
-    except RankLostError as lost:
-        raise RankLostError(f"{lost}\n  {advice}") from None
+    with told_to_stop():
+        try:
+            model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+            model.save_pretrained(output)
+        except (KeyboardInterrupt, TrainingTerminated) as stop:
+            told = f"{str(stop) or 'interrupted'}\n  {advice}"
+            raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
+        except RankLostError as lost:
+            raise RankLostError(f"{lost}\n  {advice}") from None
     if is_main():
-        shutil.rmtree(run_folder, ignore_errors=True)
+        remove_folder(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")

@@ -20,19 +20,14 @@ from abalone.data.batches import shuffled_batches
 from abalone.losses.checks import NotFiniteError
 from abalone.model.feed import Feed, ready_batches
 from abalone.training.capture import own_stream
-from abalone.training.checkpoint import (
-    KeptStates,
-    load_tensors,
-    restore_training_state,
-    save_tensors,
-    training_state,
-)
+from abalone.training.checkpoint import restore_training_state, training_state
+from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.progress import EpochBar
 from abalone.training.step import Step
 
-RESUME = "resume.safetensors"  # in the run's folder: all that is needed to go on
+LAST = "last"  # the name of the epoch that a finished run ends with
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Plan:
     patience: int | None = None
     seed: int = 0
     checkpoint_seconds: float = 300
-    keep_lowest: tuple[str, ...] = ()  # measures whose best epoch is kept under `<measure>.safetensors`
+    keep_lowest: tuple[str, ...] = ()  # measures whose best epoch's weights are kept
     keep_highest: tuple[str, ...] = ()
 
 
@@ -68,6 +63,10 @@ class Standing:
     best: dict[str, float] = field(default_factory=dict)
     best_epoch: dict[str, int] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)  # one entry an epoch
+
+    def epoch_of(self, name: str) -> int | None:
+        """The epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
+        return self.epoch if name == LAST else self.best_epoch.get(name)
 
 
 class TrainingDivergedError(ValueError):
@@ -88,14 +87,15 @@ def train(
     """Minimise `objective` over `documents`.
 
     Args:
-        folder: where checkpoints go. The objective's lasting state of the last epoch is `last.safetensors`.
+        folder: where checkpoints go, as `Checkpoints` reads them: of the best epochs and the last one the objective's
+            lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
     ranks = objective.ranks
     training = _Training(objective, documents, plan, accelerator, folder, title)
-    if resume and ranks.told_by_main((folder / RESUME).exists):
+    if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
         training.restore()
     ranks.make_equal(objective)
     with finish_step_first() as interruption, own_stream(accelerator.device):
@@ -116,7 +116,7 @@ class _Training:
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
         self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
-        self.standing, self.kept = Standing(), KeptStates(folder)
+        self.standing, self.checkpoints = Standing(), Checkpoints(folder)
         objective.to(accelerator.device)
         self.step = Step(
             objective,
@@ -180,19 +180,21 @@ class _Training:
         measures = self.ranks.told_by_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
         self.accelerator.log(standing.history[-1], step=standing.step)
-        better = []
+        better = False
         for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
             for name in names:
                 if name == "train_loss" and not standing.comparable and standing.epoch + 1 < plan.epochs:
                     continue
                 if sign * measures[name] < sign * standing.best.get(name, sign * math.inf):
                     standing.best[name], standing.best_epoch[name] = measures[name], standing.epoch + 1
-                    better.append(name)
+                    better = True
         standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
-        if self.finished:
-            better.append("last")
-        if self.ranks.main:
-            self.kept.keep(better, self.objective.lasting_state(), {"epoch": standing.epoch})
+        if self.ranks.main and (better or self.finished):
+            self.checkpoints.keep(standing.epoch, self.objective.lasting_state(), self._kept_epochs())
+
+    def _kept_epochs(self) -> set[int]:
+        """The epochs whose weights are of use."""
+        return set(self.standing.best_epoch.values()) | ({self.standing.epoch} if self.finished else set())
 
     def look(self) -> None:
         """See what the device has come to: now and then, and before anything is saved."""
@@ -205,11 +207,11 @@ class _Training:
     def save_if_due(self, interruption: Interruption, place: str, *, now: bool = False) -> None:
         """Write where the run stands, `now` or when the last time is long ago, or when it is to stop; then stop."""
         due = now or time.monotonic() - self._saved_at >= self.plan.checkpoint_seconds
-        stop, due = self.ranks.any(interruption.asked, due)
+        stop, terminated, due = self.ranks.any(interruption.asked, interruption.terminated, due)
         if stop or due:
             self.save()
         if stop:
-            interruption.asked = True  # of all ranks, whichever was told
+            interruption.join_in(terminated=terminated)  # whichever rank was told
             interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
 
     def save(self) -> None:
@@ -217,16 +219,15 @@ class _Training:
         if self.standing.batch:
             self.look()
         if self.ranks.main:
-            self.kept.write()
             scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
-            save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
+            self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
         self.ranks.wait()  # a rank that left would have the launcher end the main one while it writes
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
-        """Stand where the folder's checkpoint says."""
-        tensors, notes = self.ranks.read_by_main(lambda: load_tensors(self.folder / RESUME))
+        """Stand where the folder's latest good checkpoint says."""
+        tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         self.standing = Standing(**notes["standing"])
         if self.accelerator.scaler is not None:
@@ -244,7 +245,7 @@ class _Training:
         """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
         step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
         at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
-        saved = (self.folder / RESUME).exists()
+        saved = has_checkpoint(self.folder)
         kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
         raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
 

@@ -46,5 +46,5 @@ def supervise(
         title=stage.capitalize(),
         resume=run.resume,
     )
-    objective.restore(run.kept(stage, KEPT)[0])
+    objective.restore(run.kept(stage, standing.best_epoch[KEPT]))
     return objective.encoder, LinearHead.of_layer(head), standing.history

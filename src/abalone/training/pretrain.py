@@ -11,12 +11,12 @@ from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
 from abalone.training.capture import Captured
-from abalone.training.engine import train
+from abalone.training.engine import LAST, train
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
 
 STAGE = "pretraining"
-CANDIDATES = ("last", "train_loss", "validation_loss")  # the paper's three checkpoints
+CANDIDATES = (LAST, "train_loss", "validation_loss")  # the paper's three checkpoints
 
 
 def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, History]:
@@ -36,19 +36,16 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
         title="Pre-training",
         resume=run.resume,
     )
-    fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
-    for name in CANDIDATES:
-        if not run.has_kept(STAGE, name):
-            continue  # stopped early, before an epoch's training loss could be compared with another's
-        state, notes = run.kept(STAGE, name)
-        if notes["epoch"] not in fitted:
-            objective.restore(state)
+    fitted: dict[int, tuple[float, LinearHead]] = {}  # by epoch, as two names may stand for the same weights
+    for epoch in map(standing.epoch_of, CANDIDATES):
+        # None: stopped early, before an epoch's training loss could be compared with another's.
+        if epoch is not None and epoch not in fitted:
+            objective.restore(run.kept(STAGE, epoch))
             head, micro_f1 = linear_evaluation(objective.encoder, run)
-            fitted[notes["epoch"]] = micro_f1, head, name
+            fitted[epoch] = micro_f1, head
     best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
-    _, head, name = fitted[best]
-    objective.restore(run.kept(STAGE, name)[0])
-    return objective.encoder, head, standing.history
+    objective.restore(run.kept(STAGE, best))
+    return objective.encoder, fitted[best][1], standing.history
 
 
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:

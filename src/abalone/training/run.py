@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +13,11 @@ from torch import Tensor
 from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
+from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.ranks import ALONE, Ranks
-from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import RESUME, Plan
+from abalone.training.engine import Plan
+from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
@@ -52,13 +52,9 @@ class Run:
         """The folder of one stage."""
         return self.folder / name
 
-    def has_kept(self, stage: str, name: str) -> bool:
-        """Whether a stage has kept weights under this name."""
-        return self.ranks.told_by_main((self.stage(stage) / f"{name}.safetensors").exists)
-
-    def kept(self, stage: str, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights that a stage has kept under this name, and their notes."""
-        return self.ranks.read_by_main(lambda: load_tensors(self.stage(stage) / f"{name}.safetensors"))
+    def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
+        """The weights that a stage has kept of an epoch."""
+        return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
         """The engine's view of the settings."""
@@ -107,22 +103,45 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
     identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
     file = folder / IDENTITY
+    for place in (folder, *(folder / stage for stage in STAGES)):
+        remove_abandoned(place)
     if resume and file.is_file():
-        _refuse_another_run(folder, json.loads(file.read_text(encoding="utf-8")), identity)
+        _refuse_another_run(folder, _stored_identity(file), identity)
         return
     if resume:
         warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
-    for stage in STAGES:
-        shutil.rmtree(folder / stage, ignore_errors=True)
+    # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
+    file.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    sync(folder)
+    for stage in STAGES:
+        remove_folder(folder / stage)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
 
 
+def is_foreign(folder: Path) -> bool:
+    """Whether something other than a run is at that name."""
+    if not folder.is_dir():
+        return folder.exists()
+    entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
+    return IDENTITY not in entries and not {*entries} <= {*STAGES}
+
+
 def how_to_go_on(folder: Path) -> str:
     """What to tell whoever has stopped the run in `folder`."""
-    saved = any((folder / stage / RESUME).exists() for stage in STAGES)
+    saved = any(has_checkpoint(folder / stage) for stage in STAGES)
     return f"it can go on from {folder}" if saved else "nothing was saved yet"
+
+
+def _stored_identity(file: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict):
+            return dict(stored)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{file} is damaged, so whose run this is cannot be told: start anew, without resume=True")
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
