@@ -99,7 +99,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 stopped.add_note(advice)
                 raise stopped from None
             except RankLostError as lost:
-                alone = RankLostError(f"{lost}; {how_to_go_on(folder)}")
+                elsewhere = f"checkpoints are in {folder} on the machine of the main process"
+                alone = RankLostError(f"{lost}; {how_to_go_on(folder) if folder.exists() else elsewhere}")
                 alone.add_note(advice)
                 raise alone from lost
         if run_folder is None and is_main():

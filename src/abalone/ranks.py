@@ -6,6 +6,7 @@ loss above all, sees the whole batch everywhere.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -230,7 +231,8 @@ def _noticing_loss(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
+        # Without gloo's own place in the code before it, and its advice behind.
+        reason = re.sub(r"^\[\S+:\d+\] ", "", str(error).strip() or "?").splitlines()[0].split(". ")[0]
         _losses.append(f"another of the {ranks.count} processes has ended or cannot be reached ({reason})")
         raise RankLostError(_losses[-1]) from error
 
