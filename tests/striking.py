@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing.context import ForkServerProcess
@@ -23,7 +24,7 @@ Work = Callable[[], object]
 
 PRELOADED = ["abalone.cli", "abalone.training.pipeline", "abalone.serving.export", "onnxruntime", "onnxscript"]
 PATIENCE = 120.0  # seconds that a slow machine may take to end
-AFTER_A_WRITE_BEGINS = 0.01  # seconds: a file is written, synced and renamed in about as many
+AFTER_A_WRITE_BEGINS = 0.005  # seconds: a file is written, synced and renamed in about as many
 
 
 def unfinished(folder: Path) -> list[Path]:
@@ -117,10 +118,21 @@ def _wait(process: ForkServerProcess, folder: Path, random: Random, within: floa
     anywhere = random.random() < 0.5
     process.join(random.uniform(0, within if anywhere else within / 2))
     if not anywhere:
-        before = set(unfinished(folder))
-        while process.exitcode is None and not set(unfinished(folder)) - before:
+        before = _sight(folder)
+        while process.exitcode is None and _sight(folder) == before:
             time.sleep(0.0005)
         time.sleep(random.uniform(0, AFTER_A_WRITE_BEGINS))
+
+
+def _sight(folder: Path) -> set[tuple[str, int, int]]:
+    """Something else as soon as anything is written, under whatever name."""
+    seen = set()
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                status = (Path(place) / name).stat()
+                seen.add((name, status.st_size, status.st_mtime_ns))
+    return seen
 
 
 def start(work: Work, log: Path) -> ForkServerProcess:

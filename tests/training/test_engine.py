@@ -18,7 +18,7 @@ from abalone.model.encoder import load_encoder
 from abalone.model.feed import TokenFeed, make_batch
 from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
-from abalone.training.generations import RESUME, Checkpoints
+from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
@@ -108,6 +108,35 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
     assert_same(fresh, whole)
     losses = [[entry["train_loss"] for entry in s.history] for s in (standing, expected)]
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("stop_at", [9, 13, 17])
+def test_with_a_damaged_checkpoint_it_goes_on_from_the_one_before_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
+    whole = make_objective(encoder_folder)
+    expected = run(whole, feed, tmp_path / "whole")
+    broken = make_objective(encoder_folder)
+    after_step, steps = broken.after_step, iter(range(1, 100))
+
+    def fail_in_time():
+        after_step()
+        if next(steps) > stop_at:
+            raise ZeroDivisionError
+
+    broken.after_step = fail_in_time
+    folder = tmp_path / "broken"
+    with pytest.raises(ZeroDivisionError):
+        run(broken, feed, folder, make_plan(checkpoint_seconds=0))
+    notes = [load_tensors(folder / name)[1] for name in (RESUME, BEFORE)]
+    assert [entry["standing"]["step"] for entry in notes] == [stop_at, stop_at - 1]
+    (folder / RESUME).write_bytes((folder / RESUME).read_bytes()[:-100])
+    fresh = make_objective(encoder_folder)
+    with pytest.warns(UserWarning, match=f"{RESUME} is damaged .* going on from the one before it"):
+        standing = run(fresh, feed, folder, resume=True)
+    assert_same(fresh, whole)
+    for name in ("train_loss", "last"):
+        assert standing.epoch_of(name) == expected.epoch_of(name)
+        one, other = (Checkpoints(place).epoch(standing.epoch_of(name)) for place in (folder, tmp_path / "whole"))
+        assert all(torch.equal(one[key], other[key]) for key in other)
 
 
 def test_a_finished_run_resumes_to_itself(encoder_folder, feed, tmp_path):

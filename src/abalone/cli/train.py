@@ -22,6 +22,7 @@ from abalone.config import Config
 from abalone.launch import is_main
 
 if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import Corpus
 
 
@@ -108,7 +109,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     with told_to_stop():
         try:
             model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
-            model.save_pretrained(output)
+            _save(model, output, run_folder)
         except (KeyboardInterrupt, TrainingTerminated) as stop:
             told = f"{str(stop) or 'interrupted'}\n  {advice}"
             raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
@@ -118,3 +119,11 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         remove_folder(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
+
+
+def _save(model: "AbaloneClassifier", output: Path, run_folder: Path) -> None:
+    try:
+        model.save_pretrained(output)
+    except OSError as error:
+        kept = f"{error.strerror or error}; the training is done and kept in {run_folder}: make room, and add --resume"
+        raise OSError(error.errno, kept, error.filename) from error

@@ -1,6 +1,5 @@
 """Where ABALONE keeps what it can make again, and how things come into being there: whole, or not at all."""
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -8,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from abalone.data.partial import partial_file, partial_folder, sync, sync_tree
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what writing fails with, wherever it was opened
+from abalone.data.partial import named_if_full, partial_file, partial_folder, sync, sync_tree
 
 
 def cache_dir() -> Path:
@@ -30,21 +27,16 @@ def written_whole(path: Path, *, keep_as: Path | None = None) -> Iterator[Binary
         path: the file.
         keep_as: what was at `path` before gets this name, in the moment in which the new one takes its place.
     """
-    try:
-        with partial_file(path) as (partial, file):
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if os.name == "nt":
-                file.close()  # or it cannot be renamed; elsewhere its lock must last until then
-            if keep_as is not None and path.exists():
-                path.replace(keep_as)
-            partial.replace(path)
-            sync(path.parent)
-    except OSError as error:
-        if error.filename is None and error.errno in NO_ROOM:
-            error.filename = str(path)
-        raise
+    with named_if_full(path), partial_file(path) as (partial, file):
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        if os.name == "nt":
+            file.close()  # or it cannot be renamed; elsewhere its lock must last until then
+        if keep_as is not None and path.exists():
+            path.replace(keep_as)
+        partial.replace(path)
+        sync(path.parent)
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:

@@ -6,6 +6,7 @@ the folder knows which of them belong to nobody, and removes them.
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -18,6 +19,7 @@ from typing import BinaryIO
 PARTIAL = ".abalone-partial"
 ASIDE = ".abalone-aside"  # a folder that has stepped aside for a new one
 DAY = 24 * 60 * 60.0
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES)  # what file systems say that do not do it
 AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
 
@@ -49,6 +51,21 @@ def partial_folder(path: Path) -> Iterator[Path]:
                     return
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def named_if_full(path: Path) -> Iterator[None]:
+    """Let the error of a full or broken disk name `path`, as the error of a write says nothing of where."""
+    try:
+        yield
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        # Libraries in Rust, safetensors and tokenizers, have errors of their own for it.
+        if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
+            number = int(found[1])
+        if number not in NO_ROOM or getattr(error, "filename", None) is not None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from abalone import __version__
 from abalone.config import Config
-from abalone.data.partial import partial_folder, put_back, take_place
+from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -105,7 +105,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that takes the name `folder` once it is complete."""
     put_back(folder)
     refuse_foreign(folder)
-    with partial_folder(folder) as place:
+    with named_if_full(folder), partial_folder(folder) as place:
         yield place
         take_place(place, folder)
 

@@ -1,11 +1,12 @@
 """Being told to stop, by Ctrl-C or SIGTERM: finish the step, save, then end, with a word on how to go on."""
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -79,6 +80,8 @@ class Interruption:
         if not self._holders:
             # Should this be lost, as what is raised in a destructor is, then `asked` still stops the next step.
             raise stop()
+        with suppress(OSError):  # past `sys.stderr`, in which this thread may be writing just now
+            os.write(2, b"\nstopping: the step is finished and saved first (a second time stops at once)\n")
 
 
 _listening: Interruption | None = None  # of the main thread, which alone is told of signals
