@@ -208,6 +208,9 @@ class _Training:
         stop, due = self.ranks.any(interruption.asked, due)
         if stop or due:
             self.save()
+            # Somebody may have asked meanwhile. And a rank that left before the main one has written would have the
+            # launcher end that one too.
+            (stop,) = self.ranks.any(interruption.asked)
         if stop:
             interruption.asked = True  # of all ranks, whichever was told
             interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
@@ -221,7 +224,6 @@ class _Training:
             scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
             save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
-        self.ranks.wait()  # a rank that left would have the launcher end the main one while it writes
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
