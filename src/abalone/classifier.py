@@ -100,9 +100,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 raise stopped from None
             except RankLostError as lost:
                 elsewhere = f"checkpoints are in {folder} on the machine of the main process"
-                broken = RankLostError(f"{lost}; {how_to_go_on(folder) if folder.exists() else elsewhere}")
-                broken.add_note(advice)
-                raise broken from lost
+                alone = RankLostError(f"{lost}; {how_to_go_on(folder) if folder.exists() else elsewhere}")
+                alone.add_note(advice)
+                raise alone from lost
         if run_folder is None and is_main():
             remove_folder(folder)
         return self

@@ -210,9 +210,12 @@ class _Training:
         stop, due = self.ranks.any(interruption.asked, due)
         if stop or due:
             self.save()
-        if stop:
-            interruption.asked = True  # of all ranks, whichever was told
-            interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
+            # Somebody may have asked meanwhile. And a rank that left before the main one has written would have the
+            # launcher end that one too.
+            stop, terminated = self.ranks.any(interruption.asked, interruption.terminated)
+            if stop:
+                interruption.join_in(terminated=terminated)  # whichever rank was told
+                interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
 
     def save(self) -> None:
         """Write where the run stands."""
@@ -222,7 +225,6 @@ class _Training:
             scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
             self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
-        self.ranks.wait()  # a rank that left would have the launcher end the main one while it writes
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:

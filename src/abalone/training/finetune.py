@@ -46,5 +46,5 @@ def supervise(
         title=stage.capitalize(),
         resume=run.resume,
     )
-    objective.restore(run.weights(stage, standing.best_epoch[KEPT]))
+    objective.restore(run.kept(stage, standing.best_epoch[KEPT]))
     return objective.encoder, LinearHead.of_layer(head), standing.history

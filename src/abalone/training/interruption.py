@@ -38,6 +38,16 @@ class Interruption:
         self._holders = 0
         self._settling = False
 
+    @property
+    def terminated(self) -> bool:
+        """Whether it was SIGTERM that asked."""
+        return self._stop is TrainingTerminated
+
+    def join_in(self, *, terminated: bool) -> None:
+        """Be asked as well, since another process of the same run was."""
+        self.asked = True
+        self._stop = TrainingTerminated if terminated else TrainingInterrupted
+
     def obey(self, message: str) -> None:
         """Stop here if asked; the state is whole and saved at this point."""
         if self.asked:

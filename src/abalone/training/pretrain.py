@@ -40,11 +40,11 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
     for epoch in map(standing.epoch_of, CANDIDATES):
         # None: stopped early, before an epoch's training loss could be compared with another's.
         if epoch is not None and epoch not in fitted:
-            objective.restore(run.weights(STAGE, epoch))
+            objective.restore(run.kept(STAGE, epoch))
             head, micro_f1 = linear_evaluation(objective.encoder, run)
             fitted[epoch] = micro_f1, head
     best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
-    objective.restore(run.weights(STAGE, best))
+    objective.restore(run.kept(STAGE, best))
     return objective.encoder, fitted[best][1], standing.history
 
 

@@ -52,8 +52,8 @@ class Run:
         """The folder of one stage."""
         return self.folder / name
 
-    def weights(self, stage: str, epoch: int) -> dict[str, Tensor]:
-        """Those that a stage has kept of this epoch."""
+    def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
+        """The weights that a stage has kept of an epoch."""
         return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
