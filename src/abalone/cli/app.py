@@ -38,7 +38,7 @@ class Commands(TyperGroup):
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
             except (*MISTAKES, ValueError) as error:
-                if not _is_mistake(error):
+                if not is_mistake(error):
                     raise
                 command = self.commands.get(ctx.invoked_subcommand)
                 _tell("error", _in_options(_message(error), command), typer.colors.RED)
@@ -73,7 +73,8 @@ def main(
     """Options that stand before the command."""
 
 
-def _is_mistake(error: Exception) -> bool:
+def is_mistake(error: Exception) -> bool:
+    """Whether a person can mend it: then the message is enough."""
     if isinstance(error, MISTAKES):
         return True
     # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+LONGEST = 800  # characters of a reason or a hint: files can hold column names of a megabyte
+
 
 class DataError(ValueError):
     """Data that cannot be used as it is.
@@ -14,4 +16,20 @@ class DataError(ValueError):
     ) -> None:
         self.reason, self.path, self.line, self.hint = reason, path, line, hint
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
-        super().__init__(f"{where}{reason}" + (f"\n  {hint}" if hint else ""))
+        super().__init__(readable(where) + readable(reason) + (f"\n  {readable(hint)}" if hint else ""))
+
+
+def readable(text: str) -> str:
+    r"""What a message may quote of a file: cut if it is long, and nothing that a terminal would obey.
+
+    >>> readable("a\x1b[31m " + "b" * 2000)[:20]
+    'a\\x1b[31m bbbbbbbbbb'
+    """
+    text = _cut(text)
+    if text.isprintable():
+        return text
+    return _cut("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 4 :]}"

@@ -244,7 +244,7 @@ def read_tokens(path: Path) -> TokenArray | None:
         intact = ids_view.size == offsets_view[-1] and found == _header(offsets_view, dtype, prefix, suffix)
     except OSError:
         return None
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         intact = False
     if not intact:
         warnings.warn(f"{path} is damaged, so the tokens are made again", stacklevel=2)
