@@ -19,10 +19,11 @@ import typer
 from typer.core import TyperGroup
 
 from abalone import __version__
-from abalone.data.errors import DataError
+from abalone.data.errors import DataError, readable
 
 PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
+LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 
 
@@ -103,7 +104,7 @@ def _plain_warnings() -> Iterator[None]:
 
 def _tell(kind: str, message: str, colour: str) -> None:
     typer.secho(f"{kind}: ", fg=colour, bold=True, err=True, nl=False)
-    typer.echo(message, err=True)
+    typer.echo(readable(message, LONGEST), err=True)
 
 
 def _message(error: BaseException) -> str:

@@ -19,17 +19,18 @@ class DataError(ValueError):
         super().__init__(readable(where) + readable(reason) + (f"\n  {readable(hint)}" if hint else ""))
 
 
-def readable(text: str) -> str:
+def readable(text: str, longest: int = LONGEST) -> str:
     r"""What a message may quote of a file: cut if it is long, and nothing that a terminal would obey.
 
     >>> readable("a\x1b[31m " + "b" * 2000)[:20]
     'a\\x1b[31m bbbbbbbbbb'
     """
-    text = _cut(text)
+    text = _cut(text, longest)
     if text.isprintable():
         return text
-    return _cut("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))
+    shown = (c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return _cut("".join(shown), longest)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 4 :]}"
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest * 3 // 4]} … {text[-longest // 4 :]}"

@@ -84,7 +84,7 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
     file = folder / IDENTITY
     if resume and file.is_file():
-        _refuse_another_run(folder, json.loads(file.read_text(encoding="utf-8")), identity)
+        _refuse_another_run(folder, _read_identity(file), identity)
         return
     if resume:
         warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=4)
@@ -93,6 +93,17 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
+
+
+def _read_identity(file: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        whole = isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise ValueError(f"{file} is damaged, so the run cannot go on: start anew, without resume=True")
+    return dict(stored)
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
