@@ -7,15 +7,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import exported
-import tiny
-from fuzz_readers import Files, put_damaged, written_by
-from fuzzing import Target, only_clear_errors
-from mutations import mutated
 
+import tiny
 from abalone.model.encoder import load_encoder
 from abalone.model.folder import load, save
 from abalone.serving.export import export
 from abalone.serving.onnx_model import OnnxModel
+from fuzz_readers import Files, put_damaged, written_by
+from fuzzing import Target, only_clear_errors
+from mutations import mutated
 
 Numbers = random.Random
 ASKED = ["w1 w2 w3", "", "w4 " * 40]
@@ -57,7 +57,7 @@ def check_encoder(numbers: Numbers, place: Path) -> None:
     """A damaged encoder is refused, or can be used."""
     put_damaged(encoder_files(), place, numbers)
     with only_clear_errors(about="encoder"):
-        encoder, tokenizer = load_encoder(str(place / "encoder"))
+        _, tokenizer = load_encoder(str(place / "encoder"))
         tokenizer(ASKED)
 
 

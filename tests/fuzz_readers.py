@@ -17,10 +17,8 @@ import made_up_rcv1
 import pyarrow
 import pyarrow.parquet
 import zstandard
-from fuzzing import Target, only_clear_errors
 from handmade import COMPRESS, ROWS, WRITE, as_csv, as_dataset
 from hypothesis import strategies as st
-from mutations import mutated
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML
@@ -29,6 +27,8 @@ from abalone.data.load import load_corpus
 from abalone.data.texts import MappedTexts, TextWriter
 from abalone.data.tokens import _header, read_tokens
 from abalone.data.unlabelled import read_texts
+from fuzzing import Target, only_clear_errors
+from mutations import mutated
 
 Numbers = random.Random
 Files = Mapping[str, bytes]  # by name within a folder
@@ -90,7 +90,9 @@ def own_folders() -> dict[str, Files]:
     return {
         "splits": {"train.csv": as_csv(DOCUMENTS), "dev.jsonl": lines, "test.jsonl.gz": COMPRESS[".gz"](lines)},
         "shards": {f"train-0000{i}-of-00002.parquet": parquet() for i in range(2)},
-        "dataset": written_by(lambda folder: as_dataset([{name: row[name] for name in ROWS[0]} for row in DOCUMENTS]).save_to_disk(folder)),
+        "dataset": written_by(
+            lambda folder: as_dataset([{name: row[name] for name in ROWS[0]} for row in DOCUMENTS]).save_to_disk(folder)
+        ),
     }
 
 
@@ -160,7 +162,9 @@ def hostile_tar(numbers: Numbers) -> bytes:
 
 def hostile_zip(numbers: Numbers) -> bytes:
     """A zip with a way out, a promise of another size, a password, or a method that nobody knows."""
-    content = bytearray(zipped({numbers.choice(("../../a.xml", "/etc/a.xml", "a.xml")): made_up_rcv1.newsitem(2286, ["C15"])}))
+    content = bytearray(
+        zipped({numbers.choice(("../../a.xml", "/etc/a.xml", "a.xml")): made_up_rcv1.newsitem(2286, ["C15"])})
+    )
     directory = content.rindex(b"PK\x01\x02")
     for _ in range(numbers.randint(1, 4)):  # flags, method, checksum and sizes stand in the first bytes of both headers
         place = numbers.choice((directory, 0)) + numbers.randint(6, 28)
@@ -189,7 +193,11 @@ def put_damaged(files: Files, place: Path, numbers: Numbers) -> None:
                 file.unlink()
                 file.symlink_to(numbers.choice((file.name, "nowhere", "..", "/dev/null", "/etc/hostname")))
             case 2:
-                file.rename(file.with_name(numbers.choice(("ä\udcff", "test.json", "x" * 200, "-o", "a b.csv", file.name.upper()))))
+                file.rename(
+                    file.with_name(
+                        numbers.choice(("ä\udcff", "test.json", "x" * 200, "-o", "a b.csv", file.name.upper()))
+                    )
+                )
             case _:
                 file.write_bytes(unpacked_and_mutated(name, files[name], numbers, [*files.values()]))
 
@@ -322,8 +330,17 @@ def check_published_cache(numbers: Numbers, place: Path) -> None:
 # Tables whose shape is right and whose content is anything
 
 texts = st.text(st.characters(exclude_categories=()), max_size=30)
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.sampled_from(["a;b", "['a' 'b']", "[[", "train"])
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=3), max_leaves=6)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.sampled_from(["a;b", "['a' 'b']", "[[", "train"])
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
 names = st.sampled_from(["text", "labels", "split", "Text", "label"]) | texts
 tables = st.tuples(
     st.sampled_from([".jsonl", ".json", ".csv", ".tsv", ".parquet"]),

@@ -8,19 +8,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fuzzing import Target
 from hypothesis import strategies as st
-from mutations import TOKENS, mutated
 from running import LetterCounter, running
 
 from abalone.serving.app import create_app
 from abalone.serving.evidence import Evidence
 from abalone.serving.limits import Limits
 from abalone.serving.served import Served
+from fuzzing import Target
+from mutations import TOKENS, mutated
 
 Numbers = random.Random
 LIMITS = Limits(body_bytes=3000, texts=4, characters=50, seconds=5.0)
-PATHS = ("/v1/predict", "/v1/labels", "/healthz", "/metrics", "/", "/docs", "/openapi.json", "/static/page.js", "/static/")
+PATHS = (
+    "/v1/predict",
+    "/v1/labels",
+    "/healthz",
+    "/metrics",
+    "/",
+    "/docs",
+    "/openapi.json",
+    "/static/page.js",
+    "/static/",
+)
 METHODS = ("POST", "GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "post", "ÄÖ", "X" * 300)
 REQUEST = b'{"texts": ["abc", "b a"], "top_k": 2, "evidence": 1}'
 
@@ -111,7 +121,9 @@ def check_request(case: tuple[bytes | str, str], place: Path) -> None:
     """A request to `/v1/predict` with any body."""
     body, kind = case
     content = body.encode() if isinstance(body, str) else body
-    status, headers, answer = application().ask("POST", "/v1/predict", b"", [(b"content-type", kind.encode())], [content])
+    status, headers, answer = application().ask(
+        "POST", "/v1/predict", b"", [(b"content-type", kind.encode())], [content]
+    )
     assert_answered(status, headers, answer)
     if status == 200:
         asked = json.loads(content)
@@ -124,20 +136,26 @@ def check_anything(numbers: Numbers, place: Path) -> None:
     path = numbers.choice(PATHS)
     if numbers.random() < 0.3:
         path = "/" + mutated(path.encode(), numbers).decode("utf-8", "replace")[:3000]
-        path = numbers.choice((path, "/static/../../etc/passwd", "/static//etc/passwd", "/static/%2e%2e/app.py", "/static/\0"))
+        path = numbers.choice(
+            (path, "/static/../../etc/passwd", "/static//etc/passwd", "/static/%2e%2e/app.py", "/static/\0")
+        )
     body = REQUEST if numbers.random() < 0.3 else mutated(REQUEST, numbers)
     if numbers.random() < 0.1:
         body *= 100
     size = numbers.choice((1, 7, len(body) or 1, 4096))
     chunks = [body[start : start + size] for start in range(0, min(len(body), 4000), size)]
-    headers = [(b"content-type", numbers.choice((b"application/json", b"application/json", b"text/html", b"", b"\xff")))]
+    headers = [
+        (b"content-type", numbers.choice((b"application/json", b"application/json", b"text/html", b"", b"\xff")))
+    ]
     for _ in range(numbers.choice((0, 0, 1, 3))):
         name = numbers.choice((b"content-length", b"content-encoding", b"host", b"range", b"if-none-match", b"origin",
                                b"if-modified-since", b"accept", b"x-forwarded-for", b"expect", b"cookie"))  # fmt: skip
         headers.append((name, numbers.choice(TOKENS)[:500]))
     query = numbers.choice((b"", b"", numbers.choice(TOKENS)[:200]))
     assert_answered(*application().ask(numbers.choice(METHODS), path, query, headers, chunks))
-    status, _, answer = application().ask("POST", "/v1/predict", b"", [(b"content-type", b"application/json")], [REQUEST])
+    status, _, answer = application().ask(
+        "POST", "/v1/predict", b"", [(b"content-type", b"application/json")], [REQUEST]
+    )
     assert status == 200, answer
 
 
@@ -145,10 +163,11 @@ def check_bytes(numbers: Numbers, place: Path) -> None:
     """Any bytes to the socket of a real server, which goes on answering."""
     with running(LetterCounter(), limits=LIMITS) as client:
         address = (client.base_url.host, client.base_url.port)
-        whole = b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        head = ("POST /v1/predict HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json")
+        whole = "\r\n".join((*head, f"Content-Length: {len(REQUEST)}", "", "")).encode() + REQUEST
         for _ in range(BYTES_PER_SERVER):
             with socket.create_connection(address, timeout=5) as connection:
-                connection.sendall(mutated(whole % (len(REQUEST), REQUEST), numbers)[:200_000])
+                connection.sendall(mutated(whole, numbers)[:200_000])
                 connection.shutdown(socket.SHUT_WR)
                 answer = b""
                 while block := connection.recv(65536):

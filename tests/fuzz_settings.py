@@ -10,9 +10,7 @@ from tempfile import TemporaryDirectory
 import made_up_runs
 import torch
 import yaml
-from fuzzing import Target, only_clear_errors
 from hypothesis import strategies as st
-from mutations import mutated
 
 from abalone.config import Config
 from abalone.experiments.grid import Grid, wanted_runs
@@ -30,6 +28,8 @@ from abalone.experiments.tables import (
 from abalone.experiments.view import View
 from abalone.training.checkpoint import load_tensors, save_tensors
 from abalone.training.run import IDENTITY, enter_folder
+from fuzzing import Target, only_clear_errors
+from mutations import mutated
 
 Numbers = random.Random
 
@@ -42,7 +42,9 @@ values = st.recursive(
     max_leaves=5,
 )
 settings = st.dictionaries(st.sampled_from(sorted(Config().to_dict())) | texts, values, max_size=4)
-BOMB = b"a: &a [x, x]\n" + b"".join(b"b%d: &b%d [*%s, *%s]\n" % (i, i, *([b"a" if i == 0 else b"b%d" % (i - 1)] * 2)) for i in range(60))
+BOMB = b"a: &a [x, x]\n" + b"".join(
+    b"b%d: &b%d [*%s, *%s]\n" % (i, i, *([b"a" if i == 0 else b"b%d" % (i - 1)] * 2)) for i in range(60)
+)
 
 
 def check_settings(given: dict[str, object], place: Path) -> None:
@@ -67,7 +69,9 @@ def check_yaml(numbers: Numbers, place: Path) -> None:
 
 # Results
 
-GRID = Grid(seeds=(0,), temperatures=(0.1,), learning_rates=(5e-5,), epochs=2, baseline_epochs=(2,), finetune_epochs=(1,))
+GRID = Grid(
+    seeds=(0,), temperatures=(0.1,), learning_rates=(5e-5,), epochs=2, baseline_epochs=(2,), finetune_epochs=(1,)
+)
 
 
 @cache
@@ -107,7 +111,7 @@ def damaged_lines(content: bytes, numbers: Numbers) -> bytes:
     """One line damaged, at the level of bytes or of what is in it."""
     lines = content.splitlines(keepends=True)
     place = numbers.randrange(len(lines))
-    if numbers.random() < 0.5 or not lines[place].startswith(b"{\""):
+    if numbers.random() < 0.5 or not lines[place].startswith(b'{"'):
         lines[place] = mutated(lines[place], numbers)
     else:
         record = json.loads(lines[place])

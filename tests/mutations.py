@@ -94,15 +94,17 @@ def with_other_line_ends(data: bytes, numbers: Numbers) -> bytes:
 def something_else(data: bytes, numbers: Numbers) -> bytes:
     """Another file altogether."""
     kinds = (
-        b"", b"\0" * 1000, numbers.randbytes(300), numbers.choice(TOKENS) * 3, b"\x1f\x8b\x08", b"PK\x03\x04", b"PAR1PAR1",
-        b"[" * 100_000, b'{"text":' * 30_000, b"<" * 1000, b"%PDF-1.7", b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c\x05posix.",
+        b"", b"\0" * 1000, numbers.randbytes(300), numbers.choice(TOKENS) * 3, b"\x1f\x8b\x08", b"PK\x03\x04",
+        b"PAR1PAR1", b"[" * 100_000, b'{"text":' * 30_000, b"<" * 1000, b"%PDF-1.7",
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c\x05posix.",
     )  # fmt: skip
     return numbers.choice(kinds)
 
 
 MUTATIONS: tuple[Callable[[bytes, Numbers], bytes], ...] = (
     truncated, flipped, overwritten, without_a_part, with_a_part_again, with_a_token, with_a_token,
-    with_another_number, with_another_word, with_another_word, in_another_encoding, with_other_line_ends, something_else,
+    with_another_number, with_another_word, with_another_word, in_another_encoding, with_other_line_ends,
+    something_else,
 )  # fmt: skip
 
 

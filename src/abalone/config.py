@@ -91,7 +91,11 @@ class Config:
 
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError: not UTF-8, or no such number or day
+        except (
+            yaml.YAMLError,
+            ValueError,
+            RecursionError,
+        ) as error:  # a ValueError: not UTF-8, or no such number or day
             raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
@@ -147,6 +151,7 @@ _LEAST: dict[str, float] = {
     "checkpoint_seconds": 0,
     "seed": 0,
 }
+_LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -169,6 +174,8 @@ def _check(config: Config) -> None:
             whole = isinstance(default, int)
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
                 raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {short(value)}")
+            if whole and value > _LARGEST:
+                raise ValueError(f"{name} must be at most {_LARGEST}, got {short(value)}")
         if isinstance(default, str) and not isinstance(value, str):
             raise ValueError(f"{name} must be a text, got {short(value)}")
         if name in _LEAST and not value >= _LEAST[name]:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import tiny
 from abalone import AbaloneClassifier, __version__
@@ -81,7 +82,9 @@ def test_labels_may_be_a_matrix(predictor, folder, tmp_path):
     assert not load(tmp_path / "matrix").answers_in_names
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"label_names": ', "\0" * 20])
+@pytest.mark.parametrize(
+    "damage", ["", "{", '{"label_names": ', "\0" * 20, "[]", '{"config": {}}', "[" * 5000, "9" * 5000]
+)
 def test_a_damaged_description_is_named(damage, folder):
     (folder / "abalone.json").write_text(damage)
     with pytest.raises(ValueError, match=rf"{folder / 'abalone.json'} is damaged"):
@@ -93,6 +96,49 @@ def test_a_file_that_is_missing_is_no_half_model(name, folder):
     (folder / name).unlink()
     with pytest.raises((FileNotFoundError, ValueError), match=name.split(".")[0]):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"label_names": ["a"]}, "has the shapes"),
+        ({"label_names": 3}, r"it\['label_names'\] is int"),
+        ({"config": {"clip": "x"}}, "clip must be a number"),
+        ({"config": {"no_such_setting": 1}}, "no setting is called 'no_such_setting'"),
+        ({"decision": {}}, "calibration"),
+        ({"story": {}}, "has no 'statistics'"),
+        ({"story": {"statistics": {"frequencies": [1]}}}, "5 label names, and frequencies for 1"),
+        ({"tokenizer_max_length": 0}, "it reads 0 tokens of a text"),
+        ({"answers_in_names": "yes"}, r"it\['answers_in_names'\] is str"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_told(change, told, folder):
+    about = json.loads((folder / "abalone.json").read_text(encoding="utf-8"))
+    (folder / "abalone.json").write_text(json.dumps(about | change), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"{folder}.* is damaged: .*{told}"):
+        load(folder)
+
+
+def test_parts_of_other_models_are_refused(folder):
+    decision = json.loads((folder / "abalone.json").read_text(encoding="utf-8"))["decision"]
+    assert any(decision["mixture"].values())
+    shutil.rmtree(folder / "lexical")
+    (folder / "neighbours.safetensors").unlink()
+    with pytest.raises(ValueError, match="is mixed in, and not there"):
+        load(folder)
+
+
+def test_indices_that_point_out_of_a_matrix_are_not_followed(folder):
+    tensors = load_file(folder / "neighbours.safetensors")
+    tensors["labels.indices"][3] = 10**9
+    save_file(tensors, folder / "neighbours.safetensors")
+    with pytest.raises(ValueError, match=rf"{folder} is damaged"):
+        load(folder)
+
+
+def test_a_device_that_is_none_is_no_damage(folder):
+    with pytest.raises(ValueError, match=r"^no device is called 'toaster'"):
+        load(folder, device="toaster")
 
 
 def test_what_is_no_model_folder(tmp_path):

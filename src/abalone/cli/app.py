@@ -2,7 +2,8 @@
 
 What a person can mend ends in a short `error: …` and status 2, for every command alike: a `DataError`, a file
 that cannot be read or written, an extra that is not installed, and a `ValueError` that a `raise` of our own has
-raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. A
+raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. So does a want of
+memory, which smaller settings mend. A
 `ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
 """
 
@@ -38,7 +39,7 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
-            except (*MISTAKES, ValueError) as error:
+            except (*MISTAKES, ValueError, MemoryError, RuntimeError) as error:
                 if not is_mistake(error):
                     raise
                 command = self.commands.get(ctx.invoked_subcommand)
@@ -76,11 +77,19 @@ def main(
 
 def is_mistake(error: Exception) -> bool:
     """Whether a person can mend it: then the message is enough."""
-    if isinstance(error, MISTAKES):
+    if isinstance(error, MISTAKES) or _is_want_of_memory(error):
         return True
+    if not isinstance(error, ValueError):
+        return False
     # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.
     last = extract_tb(error.__traceback__)[-1]
     return (last.line or "").startswith("raise ") and Path(last.filename).is_relative_to(PACKAGE)
+
+
+def _is_want_of_memory(error: Exception) -> bool:
+    # Known by name and words, since torch may not be imported here: a RuntimeError on the processor, its own on a GPU.
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 @contextmanager
@@ -110,6 +119,9 @@ def _tell(kind: str, message: str, colour: str) -> None:
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    if isinstance(error, Exception) and _is_want_of_memory(error):
+        reason = str(error).partition("\n")[0]
+        return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
     return str(error) or type(error).__name__
 
 

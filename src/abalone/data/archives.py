@@ -11,7 +11,7 @@ from typing import IO
 
 from abalone.data.errors import DataError
 
-# Text packs to a tenth or so, tables of repeated words to a fiftieth. What grows more than this was made to fill memory.
+# Text packs to a tenth or so, tables of repeated words to a fiftieth. What grows more was made to fill the memory.
 EXPANSION = 200
 ALWAYS_FINE = 256 * 1024 * 1024  # bytes: small archives may hold much of the same
 LARGEST_MEMBER = 64 * 1024 * 1024  # bytes; the largest file of the published corpora has 2

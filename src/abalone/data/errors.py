@@ -20,16 +20,19 @@ class DataError(ValueError):
 
 
 def readable(text: str, longest: int = LONGEST) -> str:
-    r"""What a message may quote of a file: cut if it is long, and nothing that a terminal would obey.
+    """What a message may quote of a file: cut where it is long, and `printable`."""
+    return _cut(printable(_cut(text, longest)), longest)
 
-    >>> readable("a\x1b[31m " + "b" * 2000)[:20]
-    'a\\x1b[31m bbbbbbbbbb'
+
+def printable(text: str) -> str:
+    r"""A text with nothing in it that a terminal would obey, such as colours, bells and writing backwards.
+
+    >>> printable("a \x1b[31mred label")
+    'a \\x1b[31mred label'
     """
-    text = _cut(text, longest)
     if text.isprintable():
         return text
-    shown = (c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-    return _cut("".join(shown), longest)
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def _cut(text: str, longest: int) -> str:

@@ -135,7 +135,9 @@ def open_text(path: Path, *, newline: str | None = None, encoding: str = "utf-8-
     try:
         with (
             open_binary(path) as stream,
-            io.TextIOWrapper(io.BufferedReader(stream, BUFFER), encoding=encoding, errors="surrogateescape", newline=newline) as text,
+            io.TextIOWrapper(
+                io.BufferedReader(stream, BUFFER), encoding=encoding, errors="surrogateescape", newline=newline
+            ) as text,
         ):
             yield text
     except (EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as error:

@@ -62,7 +62,9 @@ def _list_in_text(text: str) -> list[object]:
         except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two where it is nested too deep
             value = None
     if not isinstance(value, list):
-        raise ValueError(f"the labels {short(text)} look like a list but are not one (label_separator= takes them as text)")
+        raise ValueError(
+            f"the labels {short(text)} look like a list but are not one (label_separator= takes them as text)"
+        )
     return value
 
 

@@ -33,7 +33,9 @@ def misfit(value: Any, shape: Shape, place: str = "it") -> str | None:
     elif isinstance(shape, dict):
         return _misfit_inside(value, shape, place)
     else:
-        fits = value is None if shape is None else isinstance(value, shape) and isinstance(value, bool) <= (shape is bool)
+        fits = (
+            value is None if shape is None else isinstance(value, shape) and isinstance(value, bool) <= (shape is bool)
+        )
     return None if fits else f"{place} is {type(value).__name__}"
 
 

@@ -13,9 +13,9 @@ from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus, CorpusStats
 from abalone.data.errors import readable
+from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.diagnostics import positives_in_epoch
 from abalone.experiments.paper import PUBLISHED
-from abalone.data.shapes import NUMBER, misfit
 
 CORPUS = "corpus.json"
 _STATISTICS = {field.name for field in fields(CorpusStats)}

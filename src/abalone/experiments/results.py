@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.grid import Run
 from abalone.experiments.identity import run_key
-from abalone.data.shapes import NUMBER, misfit
 
 RESULTS = "results.jsonl"
 Record = dict[str, Any]

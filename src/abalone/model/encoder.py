@@ -129,7 +129,9 @@ def load_encoder(
             _refuse_incomplete(model, read["missing_keys"], tokenizer)
         except Exception as error:  # of four libraries, each with many kinds of its own for a file that is wrong
             reason = readable(next(iter(str(error).strip().splitlines()), type(error).__name__))
-            raise ValueError(f"cannot load the encoder {readable(repr(name))}: {reason}\n  {_advice(place, error)}") from error
+            raise ValueError(
+                f"cannot load the encoder {readable(repr(name))}: {reason}\n  {_advice(place, error)}"
+            ) from error
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # a head of the original task; we pool ourselves
     # The weights may be stored in half precision; they are trained in full.
@@ -141,13 +143,16 @@ def _refuse_incomplete(model: PreTrainedModel, missing: set[str], tokenizer: Pre
     lacking = sorted(name for name in missing if not name.startswith("pooler."))  # we pool ourselves
     if lacking:
         raise ValueError(f"its weights lack {len(lacking)} of the model's, such as {lacking[0]}")
-    vectors, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values(), default=0)
+    vectors = int(cast(nn.Embedding, model.get_input_embeddings()).num_embeddings)
+    largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vectors:
         raise ValueError(f"its tokenizer counts tokens up to {largest}, and the model has vectors for {vectors}")
 
 
 def _advice(place: str, error: Exception) -> str:
-    pickled = any(Path(place).glob("pytorch_model*.bin")) and not any(Path(place).glob("*.safetensors"))
+    pickled = False
+    with suppress(OSError):  # a name that no folder can have
+        pickled = any(Path(place).glob("pytorch_model*.bin")) and not any(Path(place).glob("*.safetensors"))
     if pickled or "pytorch_model" in str(error):
         return (
             "It has its weights as a pickle, which can run any code when it is read, so it is not read here. If you "

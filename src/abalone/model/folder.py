@@ -14,6 +14,7 @@ from abalone import __version__
 from abalone.config import Config
 from abalone.data.errors import readable
 from abalone.data.shapes import misfit
+from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -77,6 +78,7 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
             raise ValueError(wrong)
         config = Config.from_dict(about["config"])
     config = config.replace(**settings)  # what is wrong with these is no damage
+    choose_device(config.device)
     with _damage_told(folder):
         predictor = _read(folder, about, config)
         _refuse_misfits(predictor)

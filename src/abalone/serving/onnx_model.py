@@ -27,10 +27,13 @@ MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING, LEFT_OUT = (
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
-        **dict.fromkeys(("pad_id", "max_length", "max_chunks"), int),
-        **dict.fromkeys(("prefix", "suffix"), [int]),
         "tokenizer": str,
         "split_special_tokens": bool,
+        "prefix": [int],
+        "suffix": [int],
+        "pad_id": int,
+        "max_length": int,
+        "max_chunks": int,
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
     LEFT_OUT: {"*": NUMBER},
@@ -174,7 +177,6 @@ class OnnxModel:
             firsts = np.cumsum(counts) - counts
             blocks.append(np.add.reduceat(np.stack(computed), firsts) / counts[:, None].astype(np.float32))
         return np.concatenate(blocks)
-
 
     def _run(self, output: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
         try:

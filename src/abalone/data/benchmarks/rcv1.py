@@ -114,7 +114,8 @@ def _open_store(store: Path) -> tuple[dict[str, list[str]], MappedTexts, np.ndar
     try:
         facts = json.loads((store / "facts.json").read_text("utf-8"))
         texts, ids = MappedTexts(store), np.load(store / "ids.npy", allow_pickle=False)
-        labels = csr_array(load_npz(store / "labels.npz"))
+        with (store / "labels.npz").open("rb") as file:
+            labels = csr_array(load_npz(file))
         labels.check_format(full_check=True)
         fits = labels.shape == (len(texts), len(facts["topics"])) and ids.shape == (len(texts),)
         if not (fits and all(isinstance(name, str) for part in ("topics", "notes") for name in facts[part])):

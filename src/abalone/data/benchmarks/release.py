@@ -41,7 +41,7 @@ class Release:
             place = Path(given).expanduser()
             there = place.exists()
         except (OSError, RuntimeError) as error:  # a name that no file can have, or a home that nobody has
-            raise self.missing(Path(given), f"there is no such file or folder ({error})") from error
+            raise DataError(f"{self.name}: there is no such file or folder ({error})", path=given) from error
         if not there:
             raise self.missing(place, "there is no such file or folder")
         return place
