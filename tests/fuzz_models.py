@@ -50,7 +50,8 @@ def check_model(numbers: Numbers, place: Path) -> None:
     put_damaged(model_files(), place, numbers)
     with only_clear_errors(about="model"):
         predictor = load(place / "model")
-        predictor.decision.labels(predictor.probabilities(ASKED))
+        with only_clear_errors():  # a model that is whole but says nothing sensible
+            predictor.decision.labels(predictor.probabilities(ASKED))
 
 
 def check_encoder(numbers: Numbers, place: Path) -> None:
@@ -70,7 +71,8 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
     file.write_bytes(content[:start] + mutated(content[start : start + 8000], numbers) + content[start + 8000 :])
     with only_clear_errors(about="m.onnx"):
         model = OnnxModel.load(file, threads=1)
-        model.decision.labels(model.probabilities(ASKED))
+        with only_clear_errors():
+            model.decision.labels(model.probabilities(ASKED))
 
 
 TARGETS = {
