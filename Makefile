@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-kernels lint format bench clean
+.PHONY: help demo test test-browser test-kernels fuzz audit lint format bench clean
 
 help:            ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -32,6 +32,18 @@ test-kernels: $(VENV)/installed  ## Test the GPU kernels in Triton's interpreter
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt triton
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 0 tests/*/test_*kernels.py
 
+# Cases of the fuzzer in all, and kills of each of training, export and bulk prediction; FUZZ_SEED repeats a night.
+fuzz: export FUZZ_CASES ?= 12000
+fuzz: export FUZZ_KILLS ?= 30
+fuzz: $(VENV)/installed    ## Test with thousands of damaged and hostile inputs, others every day
+	$(BIN)/python -m pytest tests_fuzz
+
+# Strict: a version that the database could not be asked about is not taken for a safe one.
+audit:           ## Look up the pinned versions in the advisory database
+	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && \
+	  $(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
+	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+
 lint: $(VENV)/installed    ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,4 +57,4 @@ bench: $(VENV)/installed   ## Measure cost as ratios to a plain implementation
 	$(BIN)/python -m benchmarks
 
 clean:           ## Remove the environment and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-audit .mypy_cache .ruff_cache .pytest_cache

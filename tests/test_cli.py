@@ -123,6 +123,12 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
         (ImportError("pip install 'abalone-mltc[data]'"), "error: pip install 'abalone-mltc[data]'\n"),
+        (MemoryError(), "error: there is too little memory: ask for less at a time\n"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes\nand the stack"),
+            "error: there is too little memory (DefaultCPUAllocator: can't allocate memory: 5 bytes): "
+            "ask for less at a time\n",
+        ),
     ],
 )
 def test_mistakes_end_in_a_message_and_status_2(
@@ -131,6 +137,25 @@ def test_mistakes_end_in_a_message_and_status_2(
     loading(monkeypatch, raised)
     result = run("stats", "anything")
     assert (result.exit_code, result.stderr, result.stdout) == (2, told, "")
+
+
+def test_other_runtime_errors_are_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading(monkeypatch, RuntimeError("shapes do not match"))
+    assert isinstance(run("stats", "anything").exception, RuntimeError)
+
+
+@pytest.mark.filterwarnings("always")
+def test_nothing_from_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    label, file = "\x1b[31mred\x07", tmp_path / "own.jsonl"
+    rows = [{"text": "a", "labels": [label], "split": split} for split in ("train", "val", "test")] * 3
+    file.write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"text": "b", "labels": [f"{label} too"], "split": "test"}])
+    )
+    for options in ((), ("--json",), ("--text-column", label), ("--split-column", "x" * 10**5)):
+        result = run("stats", file, *options)
+        assert not {"\x1b", "\x07"} & set(result.stdout + result.stderr), options
+        assert len(result.stderr) < 3000
+    assert "\\x1b[31mred\\x07 (3)" in run("stats", file).stdout
 
 
 def test_a_setting_that_our_code_refuses_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,3 +54,29 @@ def test_bad_settings_are_named(tmp_path, text, message):
 def test_is_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().epochs = 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "batch_size: 2026-13-45",  # no such day
+        "batch_size: 0x_",
+        f"batch_size: {'9' * 5000}",
+        "[" * 2000,
+        "batch_size: !!python/object/apply:os.system [id]",
+        b"\xff\xfe\x00",
+        "a: &a [x]\n" + "".join(f"a: &a [{'*a, ' * 9}*a]\n" for _ in range(30)),  # ten to the thirtieth, written out
+    ],
+)
+def test_yaml_that_is_none_of_ours_is_named(tmp_path, content):
+    file = tmp_path / "c.yaml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=r"c\.yaml") as caught:
+        Config.from_yaml(file)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize("name", ["seed", "queue_size", "max_chunks", "projection_dim"])
+def test_whole_numbers_end_somewhere(name):
+    with pytest.raises(ValueError, match=f"{name} must be at most 4294967295, got 4294967296"):
+        Config(**{name: 2**32})

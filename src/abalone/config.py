@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, Literal
 
 Pooling = Literal["cls", "mean"]
@@ -90,8 +91,12 @@ class Config:
 
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not YAML: {error}") from None
+        except (
+            yaml.YAMLError,
+            ValueError,
+            RecursionError,
+        ) as error:  # a ValueError: not UTF-8, or no such number or day
+            raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
         try:
@@ -115,9 +120,9 @@ def refuse_unknown(values: dict[str, Any], kind: str) -> None:
     known = [field.name for field in fields(Config)]
     for name in values:
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
+            near = get_close_matches(short(name).strip("'"), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ValueError(f"no {kind} is called {name!r}{hint}")
+            raise ValueError(f"no {kind} is called {short(name)}{hint}")
 
 
 def _number(name: str, value: Any) -> Any:
@@ -146,6 +151,7 @@ _LEAST: dict[str, float] = {
     "checkpoint_seconds": 0,
     "seed": 0,
 }
+_LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -163,22 +169,24 @@ def _check(config: Config) -> None:
         name, value = field.name, getattr(config, field.name)
         default = field.default
         if isinstance(default, bool) and not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, got {value!r}")
+            raise ValueError(f"{name} must be true or false, got {short(value)}")
         if isinstance(default, int | float) and not isinstance(default, bool):
             whole = isinstance(default, int)
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-                raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {value!r}")
+                raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {short(value)}")
+            if whole and value > _LARGEST:
+                raise ValueError(f"{name} must be at most {_LARGEST}, got {short(value)}")
         if isinstance(default, str) and not isinstance(value, str):
-            raise ValueError(f"{name} must be a text, got {value!r}")
+            raise ValueError(f"{name} must be a text, got {short(value)}")
         if name in _LEAST and not value >= _LEAST[name]:
-            raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {value!r}")
+            raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:
-            raise ValueError(f"{name} must be above 0, got {value!r}")
+            raise ValueError(f"{name} must be above 0, got {short(value)}")
         if name in _SHARES and not 0 <= value <= 1:
-            raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
+            raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise ValueError(f"{name} must be one of {', '.join(map(str, _CHOICES[name]))}, got {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(map(str, _CHOICES[name]))}, got {short(value)}")
     if not (config.tensorboard is None or isinstance(config.tensorboard, str)):
-        raise ValueError(f"tensorboard must be a folder or nothing, got {config.tensorboard!r}")
+        raise ValueError(f"tensorboard must be a folder or nothing, got {short(config.tensorboard)}")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
-        raise ValueError(f"patience must be a whole number of epochs or nothing, got {config.patience!r}")
+        raise ValueError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")

@@ -67,3 +67,38 @@ def test_damaged_saved_datasets_are_an_error(tmp_path):
         path.unlink()
     with pytest.raises(DataError, match="cannot be read as a saved dataset"):
         load_saved(tmp_path)
+
+
+def test_text_that_is_no_utf8(tmp_path):
+    column = pa.array([b"fine", b"\xff\xfe"]).cast(pa.binary())
+    pq.write_table(pa.table({"text": column.view(pa.string())}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet: .*UTF8"):
+        list(ParquetTable(tmp_path / "a.parquet").rows())
+
+
+def test_names_of_labels_that_nobody_can_read(tmp_path):
+    schema = pa.schema([("text", pa.string())], metadata={"huggingface": '{"info": {"features": {"text": "x"}}}'})
+    pq.write_table(pa.table({"text": ["a"]}, schema=schema), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: the names of its labels cannot be read"):
+        ParquetTable(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("state.json", "[" * 5000), ("state.json", "{}"), ("dataset_info.json", "[]")]
+)
+def test_a_saved_dataset_with_a_damaged_description(tmp_path, name, content):
+    Dataset.from_dict(ROWS).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / name).write_text(content)
+    with pytest.raises(DataError, match="saved: cannot be read as a saved dataset"):
+        load_saved(tmp_path / "saved")
+
+
+def test_offsets_that_point_out_of_a_mapped_file_are_not_followed(tmp_path):
+    Dataset.from_dict({"text": ["aaaa", "bbbb", "cccc"]}).save_to_disk(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("*.arrow")
+    content = file.read_bytes()
+    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 4, 8, 12))
+    assert offsets in content
+    file.write_bytes(content.replace(offsets, offsets[:4] + b"\xff\xff\xff\x7f" + offsets[8:]))
+    with pytest.raises(DataError, match="the dataset is damaged"):
+        list(DatasetTable(load_saved(tmp_path / "saved"), "saved").rows())

@@ -1,11 +1,13 @@
 import gzip
 import hashlib
 import lzma
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from abalone.data import archives
 from abalone.data.errors import DataError
 from abalone.data.files import data_files, data_format, open_text, sha256, stem
 
@@ -144,3 +146,36 @@ def test_files_without_splits_are_one_table(tmp_path):
 def test_a_folder_without_data_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no file of a known format"):
         data_files(fill(tmp_path, "README.md", "train.txt"))
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_small_archive_does_not_fill_the_memory(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_FINE", 1 << 20)
+    path = tmp_path / f"bomb.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"a line\n" * 1_000_000))
+    with pytest.raises(DataError, match=r"bomb.*unpacks to more than .* MiB, over 200 times its size\n  .*unpack it"):
+        read_some(path)
+
+
+def read_some(path: Path) -> None:
+    with open_text(path) as stream:
+        for _ in range(600_000):
+            next(stream)
+
+
+def test_a_step_in_a_zstandard_archive_is_small(tmp_path):
+    path = tmp_path / "bomb.txt.zst"
+    path.write_bytes(zstandard.compress(bytes(1 << 28)))  # 8 kB
+    tracemalloc.start()
+    try:
+        with open_text(path) as stream:
+            assert stream.read(10) == "\0" * 10
+        assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_checksum_of_what_cannot_be_read(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DataError, match="loop: cannot be read"):
+        sha256(tmp_path / "loop")

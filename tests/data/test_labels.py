@@ -124,3 +124,29 @@ def test_label_matrix():
     assert matrix.has_sorted_indices
     assert matrix.toarray().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     assert label_matrix([], ["a"]).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000 + "]" * 5000, f"[{'9' * 5000}", "[" + "-" * 100_000 + "1]", "['a'\0]", "[(1,]"]
+)
+def test_what_only_looks_like_a_list_is_told_in_short(text):
+    with pytest.raises(ValueError, match="look like a list but are not one") as caught:
+        read_cell(text if text.endswith("]") else f"{text}x]")
+    assert len(str(caught.value)) < 200
+
+
+def test_a_backslash_in_a_list_in_a_text_is_no_reason_for_advice():
+    assert read_cell(r"['a\d']") == (r"a\d",)
+
+
+def test_a_label_that_is_anything_else_is_told_in_short():
+    deep: list[object] = []
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(ValueError, match="neither a string nor an integer") as caught:
+        read_cell([deep])
+    assert len(str(caught.value)) < 200
+
+
+def test_names_of_thousands_of_digits_are_names():
+    assert in_order(["9" * 5000, "10", "9"]) == ["10", "9", "9" * 5000]

@@ -67,3 +67,12 @@ def test_the_nearest_name_is_suggested(tmp_path):
     with pytest.raises(DataError) as caught:
         load_corpus(str(path.parent / "nowhere" / "zzzz"))
     assert caught.value.hint.startswith("Benchmarks: ")
+
+
+@pytest.mark.parametrize("name", ["~nobody-is-called-so/a.csv", "x" * 5000, "a\0b"])
+def test_names_that_no_file_can_have(name):
+    with pytest.raises(DataError, match=r"no such file or folder|neither a file or folder") as caught:
+        load_corpus(name)
+    assert len(str(caught.value)) < 2000
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_corpus("rcv1", path=name)

@@ -173,3 +173,33 @@ def test_an_empty_topics_file(folder):
     (folder / QRELS).write_text("")
     with pytest.raises(DataError, match="no topic has 30 training documents"):
         BENCHMARKS["rcv1"](folder)
+
+
+@pytest.mark.parametrize("number", ["9" * 20, "9" * 5000, "٣"])
+def test_numbers_that_no_document_has(folder, number):
+    (folder / TOKENS[1]).write_text(f".I {number}\n.W\nword\n\n", "utf-8")
+    with pytest.raises(DataError, match=r"_pt0\.dat:1: '\.I <id>' expected"):
+        BENCHMARKS["rcv1"](folder)
+    write_tokens(folder)
+    (folder / QRELS).write_text(f"C15 {number} 1\n", "utf-8")
+    with pytest.raises(DataError, match=r"qrels:1: 'TOPIC id 1' expected"):
+        BENCHMARKS["rcv1"](folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("facts.json", b"{"),
+        ("facts.json", b'{"topics": [], "notes": []}'),
+        ("facts.json", b'{"topics": [1, 2, 3], "notes": []}'),
+        ("ids.npy", b"\x80\x04."),
+        ("labels.npz", b"PK\x03\x04"),
+        ("offsets.npy", b""),
+    ],
+)
+def test_a_damaged_cache_is_told(folder, cache, name, content):
+    BENCHMARKS["rcv1"](folder)
+    (store,) = (cache / "texts").iterdir()
+    (store / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{store}: the prepared corpus is damaged .*\n  Delete the folder"):
+        BENCHMARKS["rcv1"](folder)

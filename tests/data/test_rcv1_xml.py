@@ -75,6 +75,12 @@ def test_a_topics_file_beside_the_xml_decides(folder, tmp_path):
     [
         (newsitem(26190, ["C15"])[:-30], r"26190newsML\.xml:\d+: not well-formed XML"),
         (newsitem("", ["C15"]), r"26190newsML\.xml: the news item has the itemid ''"),
+        (newsitem("9" * 30, ["C15"]), r"26190newsML\.xml: the news item has the itemid '9999"),
+        (
+            newsitem(26190, ["C15"]).replace(b"iso-8859-1", b"iso-99"),
+            r"newsML\.xml: not readable XML \(unknown encoding",
+        ),
+        (newsitem(26190, ["C15"]).replace(b"iso-8859-1", b"utf-7"), r"newsML\.xml: not readable XML \(multi-byte"),
     ],
 )
 def test_damaged_xml_is_named(tmp_path, content, reason):
@@ -89,3 +95,10 @@ def test_damaged_xml_is_named(tmp_path, content, reason):
 )
 def test_the_topics_above_a_topic(topic, above):
     assert ancestors(topic) == above
+
+
+def test_a_folder_that_is_called_like_a_file(tmp_path):
+    write_xml(tmp_path)
+    (tmp_path / "folder.xml").mkdir()
+    (tmp_path / "nowhere.zip").symlink_to("nowhere")
+    assert len(BENCHMARKS["rcv1"](tmp_path).test) == 8

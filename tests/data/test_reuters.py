@@ -1,10 +1,11 @@
 import io
 import tarfile
+import time
 
 import pytest
 
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.data.benchmarks.reuters import SGML, decode, read_stories, story_text
+from abalone.data.benchmarks.reuters import SGML, decode, elements, read_stories, story_text
 from abalone.data.errors import DataError
 
 
@@ -148,4 +149,40 @@ def test_damaged_archives_are_named(tmp_path):
 def test_no_topic_in_both_halves(tmp_path):
     write_folder(tmp_path, [story(1, ["tea"]), story(2, ["rye"], "TEST")])
     with pytest.raises(DataError, match="no topic has both"):
+        BENCHMARKS["reuters"](tmp_path)
+
+
+@pytest.mark.parametrize("entity", ["&#55296;", "&#1114112;", "&#999999999;"])
+def test_numbers_that_are_no_characters(entity):
+    assert decode(f"a{entity}b") == "a\ufffdb"
+    assert decode("&#99999999999;") == "&#99999999999;"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<REUTERS>" * 200_000,
+        f"<REUTERS {'a' * 1_000_000}></REUTERS>",
+        f"<REUTERS><TOPICS>{'<D>' * 200_000}</TOPICS><TEXT>{'<TITLE>' * 200_000}",
+    ],
+    ids=["stories", "an attribute", "titles"],
+)
+def test_tags_that_are_never_closed_take_no_minutes(content):
+    started = time.monotonic()
+    with pytest.raises(DataError, match="has no end"):
+        list(read_stories(content, "a.sgm"))
+    assert time.monotonic() - started < 5
+
+
+def test_other_names_that_begin_alike_are_other_elements():
+    assert [found.content for found in elements("<DD>x</DD><D>y</D><D a>z</D><D>", "D")] == ["y", "z"]
+
+
+def test_a_link_in_the_archive_is_no_file(tmp_path):
+    with tarfile.open(tmp_path / "r.tar", "w") as tar:
+        for name in SGML:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(member)
+    with pytest.raises(DataError, match=r"missing in the archive: reut2-000\.sgm"):
         BENCHMARKS["reuters"](tmp_path)

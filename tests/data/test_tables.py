@@ -177,3 +177,20 @@ def test_broken_json_lists(json_table, text, line, reason):
 def test_items_of_json_lists_that_are_no_objects(json_table):
     rows = list(json_table('[{"a": 1},\n"b"]', kind="json").rows())
     assert rows[1] == BadRow(2, "a JSON object expected, found str", '"b"')
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [("[" * 5000, "too deep inside each other"), ("9" * 5000, "a number of more than 4300 digits")]
+)
+def test_json_that_python_will_not_decode(tmp_path, value, reason):
+    lines = tmp_path / "a.jsonl"
+    lines.write_text(f'{{"text": "a"}}\n{{"text": {value}}}\n')
+    good, bad = JsonTable(lines).rows()
+    assert isinstance(good, Row)
+    assert isinstance(bad, BadRow)
+    assert (bad.line, bad.reason[:10]) == (2, "not JSON: ")
+    assert reason in bad.reason
+    listed = tmp_path / "a.json"
+    listed.write_text(f'[{{"text": "a"}},\n{{"text": {value}}}]')
+    with pytest.raises(DataError, match=rf"a\.json:2: not JSON: .*{reason}"):
+        list(JsonTable(listed, format="json").rows())

@@ -112,3 +112,22 @@ def test_taking_rows_leaves_texts_where_they_are(folder):
     mapped, listed = (take(texts, np.array([3, 0])) for texts in (MappedTexts(folder), TEXTS))
     assert isinstance(mapped, MappedTexts)
     assert list(mapped) == listed == [TEXTS[3], TEXTS[0]]
+
+
+@pytest.mark.parametrize(
+    "offsets", [np.zeros((2, 2), np.uint64), np.array([], np.uint64), np.array([0.0, 1.0]), np.array(["a"], object)]
+)
+def test_offsets_that_are_none(folder: Path, offsets: np.ndarray) -> None:
+    np.save(folder / "offsets.npy", offsets, allow_pickle=True)
+    with pytest.raises(DataError, match=r"offsets|no readable texts"):
+        MappedTexts(folder)
+
+
+def test_a_text_that_is_damaged(folder: Path) -> None:
+    content = bytearray((folder / BLOB).read_bytes())
+    content[0] = 0xFF
+    (folder / BLOB).write_bytes(content)
+    texts = MappedTexts(folder)
+    assert texts[5] == "last"
+    with pytest.raises(DataError, match="text 0 is damaged: invalid start byte\n  Delete the folder"):
+        texts[0]

@@ -1,13 +1,16 @@
 """The results file outlives kills, versions and machines."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from made_up_runs import finish, record
+from made_up_runs import card, finish, record
 
 from abalone.config import Config
-from abalone.experiments.grid import Run
+from abalone.experiments.grid import Grid, Run
+from abalone.experiments.identity import CORPUS, CorpusCard
 from abalone.experiments.results import RESULTS, Results, read_records
+from abalone.experiments.view import View
 
 RUN, OTHER = Run("L_MSC", Config()), Run("L_MSC", Config(seed=1))
 
@@ -53,7 +56,7 @@ def test_nothing_but_an_unfinished_line(path):
     assert len(read_records(path)) == 1
 
 
-@pytest.mark.parametrize("line", ["{not json}", "[1]", '{"row": "L_MSC"}'])
+@pytest.mark.parametrize("line", ["{not json}", "[1]", '{"row": "L_MSC"}', "[" * 5000, '{"seed": ' + "9" * 5000 + "}"])
 def test_a_line_that_is_no_result_is_told_by_number(path, line):
     finish(Results(path, "corpus"), RUN)
     path.write_text(path.read_text() + line + "\n")
@@ -114,3 +117,52 @@ def test_no_number_is_never_written(path):
     with pytest.raises(ValueError, match="JSON"):
         results.append(RUN, broken)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"config": "x"}, r"it\['config'\] is str"),
+        ({"corpus": []}, r"it\['corpus'\] is list"),
+        ({"scores": {"validation": {}, "test": {}}}, r"it\['scores'\]\['validation'\] has no 'half'"),
+        ({"seconds": None}, r"it\['seconds'\] is NoneType"),
+        (
+            {"clustering": {"proportions": [1], "documents": [1], "silhouette": [1], "davies_bouldin": [1]}},
+            "proportions",
+        ),
+        ({"forces": {"attraction": [], "repulsion": ["x"]}}, r"it\['forces'\]\['repulsion'\]\[0\] is str"),
+    ],
+)
+def test_a_record_that_tables_could_not_use_is_told_by_number(path, change, told):
+    path.write_text(json.dumps({**record(RUN, "corpus"), **change}) + "\n")
+    with pytest.raises(ValueError, match=rf"results\.jsonl:1: no result of a run \({told}|{told}.*remove the line"):
+        Results(path, "corpus")
+
+
+def test_records_of_other_labels_are_refused(path):
+    stored = card()
+    results = Results(path, stored.fingerprint)
+    finish(results, RUN)
+    View(stored, Grid(), Config(), results)
+    fewer = replace(stored, label_names=stored.label_names[:-1])
+    with pytest.raises(ValueError, match="forces of 6 labels, not 5"):
+        View(fewer, Grid(), Config(), results)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"positives": {}}, "has no 'base'"),
+        ({"label_names": ["a"]}, "not one value for each of the 1 labels"),
+        ({"statistics": {"frequencies": [1] * 6}}, "it has no "),
+        ({"published": "another"}, "the paper has no corpus 'another'"),
+        ({"name": 3}, r"it\['name'\] is int"),
+    ],
+)
+def test_a_damaged_corpus_card_is_told(tmp_path, change, told):
+    card().save(tmp_path)
+    stored = json.loads((tmp_path / CORPUS).read_text())
+    assert CorpusCard.load(tmp_path).fingerprint == stored["fingerprint"]
+    (tmp_path / CORPUS).write_text(json.dumps({**stored, **change}))
+    with pytest.raises(ValueError, match=rf"corpus\.json is damaged \(.*{told}"):
+        CorpusCard.load(tmp_path)

@@ -1,9 +1,12 @@
 import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, DistilBertConfig, MPNetConfig, RobertaConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer, DistilBertConfig, MPNetConfig, RobertaConfig
 
 import abalone.model.offline
 import tiny
@@ -113,8 +116,91 @@ def test_pickled_weights_are_refused(tmp_path):
     model = AutoModel.from_pretrained(folder)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"cannot load the encoder .*\n.*a pickle.*convert it once: .*save_pretrained"):
+        load_encoder(folder)
+    (tmp_path / "pytorch_model.bin").rename(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="cannot load the encoder"):
         load_encoder(folder)
+
+
+CODE = """
+from pathlib import Path
+Path(__file__).with_name("has-run").touch()
+from transformers import BertConfig as Config, BertModel as Model, PreTrainedTokenizerFast as Tokenizer
+"""
+
+
+def change(file: Path, **entries: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_code_that_comes_with_a_model_is_not_run(tmp_path, known):
+    folder = tiny.save_encoder(tmp_path)
+    (tmp_path / "code.py").write_text(CODE)
+    classes = {
+        "AutoConfig": "code.Config",
+        "AutoModel": "code.Model",
+        "AutoTokenizer": ["code.Tokenizer", "code.Tokenizer"],
+    }
+    change(tmp_path / "config.json", auto_map=classes, **({} if known else {"model_type": "own-invention"}))
+    change(tmp_path / "tokenizer_config.json", auto_map=classes, tokenizer_class="Tokenizer")
+    if known:
+        load_encoder(folder)
+    else:
+        with pytest.raises(ValueError, match="cannot load the encoder"):
+            load_encoder(folder)
+    assert not (tmp_path / "has-run").exists()
+
+
+def test_a_model_does_not_choose_a_kernel_from_the_hub(tmp_path):
+    folder = tiny.save_encoder(tmp_path)
+    change(tmp_path / "config.json", attn_implementation="somebody/kernel", _attn_implementation="somebody/kernel")
+    assert load_encoder(folder)[0].model.config._attn_implementation in ("sdpa", "eager")
+
+
+def test_weights_that_would_be_random_are_refused(tmp_path):
+    folder = tiny.save_encoder(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = next(name for name in tensors if "query.weight" in name)
+    save_file(
+        {key: value for key, value in tensors.items() if key != name}, tmp_path / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(ValueError, match=r"its weights lack 1 of the model's, such as .*query\.weight"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path):
+    folder = tiny.save_encoder(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["another"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ValueError, match="its tokenizer counts tokens up to 65, and the model has vectors for 65"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[" * 5000),
+        ("config.json", '{"model_type": "bert", "dtype": "float-1"}'),
+        ("config.json", "[]"),
+        ("tokenizer.json", "{}"),
+        ("tokenizer_config.json", '{"mask_token": 0.5}'),
+    ],
+)
+def test_damaged_files_are_told_by_the_name_of_the_encoder(tmp_path, file, content):
+    folder = tiny.save_encoder(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match=f"cannot load the encoder '{folder}'"):
+        load_encoder(folder)
+
+
+def test_a_name_that_no_folder_can_have(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match="cannot load the encoder") as caught:
+        load_encoder("x" * 5000)
+    assert len(str(caught.value)) < 3000
 
 
 def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import tiny
 from abalone import AbaloneClassifier, __version__
@@ -36,6 +37,13 @@ def predictor(tmp_path_factory):
 def folder(predictor, tmp_path):
     save(predictor, tmp_path / "model")
     return tmp_path / "model"
+
+
+@pytest.fixture
+def unsummed(folder):
+    """As one that a person has changed."""
+    (folder / "SHA256SUMS").unlink()
+    return folder
 
 
 def test_it_is_all_there(predictor, folder):
@@ -83,11 +91,13 @@ def test_labels_may_be_a_matrix(predictor, folder, tmp_path):
     assert not load(tmp_path / "matrix").answers_in_names
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"label_names": ', "\0" * 20])
-def test_a_damaged_description_is_named(damage, folder):
-    (folder / "abalone.json").write_text(damage)
-    with pytest.raises(ValueError, match=rf"{folder / 'abalone.json'} is damaged"):
-        load(folder)
+@pytest.mark.parametrize(
+    "damage", ["", "{", '{"label_names": ', "\0" * 20, "[]", '{"config": {}}', "[" * 5000, "9" * 5000]
+)
+def test_a_damaged_description_is_named(damage, unsummed):
+    (unsummed / "abalone.json").write_text(damage)
+    with pytest.raises(ValueError, match=rf"{unsummed / 'abalone.json'} is damaged"):
+        load(unsummed)
 
 
 @pytest.mark.parametrize("name", ["abalone.json", "head.safetensors", "model.safetensors", "tokenizer.json"])
@@ -141,6 +151,49 @@ def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_p
     with pytest.raises(OSError, match="No space left"):
         fail()
     assert load(folder).label_names == tuple(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"label_names": ["a"]}, "has the shapes"),
+        ({"label_names": 3}, r"it\['label_names'\] is int"),
+        ({"config": {"clip": "x"}}, "clip must be a number"),
+        ({"config": {"no_such_setting": 1}}, "no setting is called 'no_such_setting'"),
+        ({"decision": {}}, "calibration"),
+        ({"story": {}}, "has no 'statistics'"),
+        ({"story": {"statistics": {"frequencies": [1]}}}, "5 label names, and frequencies for 1"),
+        ({"tokenizer_max_length": 0}, "it reads 0 tokens of a text"),
+        ({"answers_in_names": "yes"}, r"it\['answers_in_names'\] is str"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_told(change, told, unsummed):
+    about = json.loads((unsummed / "abalone.json").read_text(encoding="utf-8"))
+    (unsummed / "abalone.json").write_text(json.dumps(about | change), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"{unsummed}.* is damaged: .*{told}"):
+        load(unsummed)
+
+
+def test_parts_of_other_models_are_refused(unsummed):
+    decision = json.loads((unsummed / "abalone.json").read_text(encoding="utf-8"))["decision"]
+    assert any(decision["mixture"].values())
+    shutil.rmtree(unsummed / "lexical")
+    (unsummed / "neighbours.safetensors").unlink()
+    with pytest.raises(ValueError, match="is mixed in, and not there"):
+        load(unsummed)
+
+
+def test_indices_that_point_out_of_a_matrix_are_not_followed(unsummed):
+    tensors = load_file(unsummed / "neighbours.safetensors")
+    tensors["labels.indices"][3] = 10**9
+    save_file(tensors, unsummed / "neighbours.safetensors")
+    with pytest.raises(ValueError, match=rf"{unsummed} is damaged"):
+        load(unsummed)
+
+
+def test_a_device_that_is_none_is_no_damage(folder):
+    with pytest.raises(ValueError, match=r"^no device is called 'toaster'"):
+        load(folder, device="toaster")
 
 
 def test_what_is_no_model_folder(tmp_path):

@@ -144,6 +144,13 @@ def test_other_addresses_get_a_reason_too(client, method, path, status):
     assert answer.json()["detail"]
 
 
+def test_a_host_that_is_no_name_is_refused_like_any(model):
+    ask = b"GET /nowhere HTTP/1.1\r\nhost: \x85\xff\r\nconnection: close\r\n\r\n"
+    with running(model) as client, socket.create_connection((client.base_url.host, client.base_url.port)) as line:
+        line.sendall(ask)
+        assert line.recv(10_000).startswith(b"HTTP/1.1 404")
+
+
 def test_an_error_of_ours_shows_an_id_and_nothing_else(client, caplog):
     with caplog.at_level(logging.ERROR, "abalone.serving"):
         answer = predict(client, text="boom")

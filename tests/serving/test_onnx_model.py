@@ -97,7 +97,16 @@ def test_an_onnx_file_of_somebody_else(file, tmp_path):
     assert "foreign.onnx was not made by `abalone export`" in run(foreign)
     newer = changed(file, tmp_path / "newer.onnx", abalone="2")
     assert "newer.onnx has format 2, and this version reads 1: export it again" in run(newer)
-    for entries in ({"decision": None}, {"reading": "{"}, {"reading": '{"a": 1}'}):
+    for entries in (
+        {"decision": None},
+        {"reading": "{"},
+        {"reading": '{"a": 1}'},
+        {"reading": "[" * 5000},
+        {"label_names": '["one"]'},
+        {"label_names": "[1, 2, 3, 4, 5]"},
+        {"decision": '{"thresholds": {"values": [0.5]}, "calibration": null, "mixture": {}, "at_least_one": false}'},
+        {"left_out": '{"lexical": "much"}'},
+    ):
         damaged = changed(file, tmp_path / "damaged.onnx", **entries)
         assert "damaged.onnx is damaged" in run(damaged)
 

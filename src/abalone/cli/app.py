@@ -2,7 +2,8 @@
 
 What a person can mend ends in a short `error: …` and status 2, for every command alike: a `DataError`, a file
 that cannot be read or written, an extra that is not installed, and a `ValueError` that a `raise` of our own has
-raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. A
+raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. So does a want of
+memory, which smaller settings mend. A
 `ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
 """
 
@@ -20,11 +21,12 @@ import typer
 from typer.core import TyperGroup
 
 from abalone import __version__
-from abalone.data.errors import DataError
+from abalone.data.errors import DataError, readable
 from abalone.launch import is_main, launched
 
 PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
+LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 SHARED = ("train", "evaluate")  # commands that several processes can do together
 
@@ -41,8 +43,8 @@ class Commands(TyperGroup):
                     return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
-            except (*MISTAKES, ValueError) as error:
-                if not _is_mistake(error):
+            except (*MISTAKES, ValueError, MemoryError, RuntimeError) as error:
+                if not is_mistake(error):
                     raise
                 command = self.commands.get(ctx.invoked_subcommand)
                 # It may be that only this process cannot go on: a file that one machine does not have.
@@ -86,12 +88,21 @@ def main(
         )
 
 
-def _is_mistake(error: Exception) -> bool:
-    if isinstance(error, MISTAKES):
+def is_mistake(error: Exception) -> bool:
+    """Whether a person can mend it: then the message is enough."""
+    if isinstance(error, MISTAKES) or _is_want_of_memory(error):
         return True
+    if not isinstance(error, ValueError):
+        return False
     # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.
     last = extract_tb(error.__traceback__)[-1]
     return (last.line or "").startswith("raise ") and Path(last.filename).is_relative_to(PACKAGE)
+
+
+def _is_want_of_memory(error: Exception) -> bool:
+    # Known by name and words, since torch may not be imported here: a RuntimeError on the processor, its own on a GPU.
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 @contextmanager
@@ -125,12 +136,15 @@ def _plain_warnings() -> Iterator[None]:
 
 def _tell(kind: str, message: str, colour: str) -> None:
     typer.secho(f"{kind}: ", fg=colour, bold=True, err=True, nl=False)
-    typer.echo(message, err=True)
+    typer.echo(readable(message, LONGEST), err=True)
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    if isinstance(error, Exception) and _is_want_of_memory(error):
+        reason = str(error).partition("\n")[0]
+        return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
     return str(error) or type(error).__name__
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from abalone.data.errors import printable
+
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
 
@@ -71,5 +73,5 @@ def read_and_tell(data: str, **options: Any) -> "Corpus":
         if str(warning.message) not in corpus.notes:
             warnings.warn(warning.message, stacklevel=2)
     for note in corpus.notes:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {printable(note)}", err=True)
     return corpus

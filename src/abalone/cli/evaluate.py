@@ -20,6 +20,7 @@ from abalone.cli.corpus import (
     one_or_several,
     read_and_tell,
 )
+from abalone.data.errors import printable
 
 SHOWN = 10  # labels at the bad end of the per-label table
 
@@ -98,7 +99,7 @@ def to_score(
             rows = [row for row, given in enumerate(documents.splits) if wanted in ("all", given)]
             labels = [list(dict.fromkeys(documents.labels[row])) for row in rows]
             for note in documents.notes:
-                typer.echo(f"note: {note}", err=True)
+                typer.echo(f"note: {printable(note)}", err=True)
             return read.name, wanted, [documents.texts[row] for row in rows], labels
     corpus = read_and_tell(data, path=path, **options)
     parts = dict(corpus.splits())

@@ -18,6 +18,7 @@ from abalone.cli.corpus import (
     TextColumn,
     read_and_tell,
 )
+from abalone.data.errors import printable
 
 if TYPE_CHECKING:
     from abalone.experiments.results import Results
@@ -158,7 +159,7 @@ def reproduce(
     if print_only and wanted and not any(map(results.get, [run for run in wanted if run.config.epochs] or wanted)):
         raise ValueError(_what_is_stored(results))
     for made in present(names, experiments, View(card, grid, base, results), output):
-        typer.echo(FORMATS[form][1](made))
+        typer.echo(printable(FORMATS[form][1](made)))
     typer.echo(f"written to {output}", err=True)
     if outcome is not None:
         _tell_outcome(outcome)

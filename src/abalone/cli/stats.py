@@ -18,6 +18,7 @@ from abalone.cli.corpus import (
     TextColumn,
     read_corpus,
 )
+from abalone.data.errors import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -113,7 +114,7 @@ def _print_stats(corpus: "Corpus", measured: "CorpusStats") -> None:
     console.print(tail_chart(measured.frequencies, ascii_only=console.options.ascii_only))
     console.print()
     by_frequency = sorted(zip(corpus.label_names, measured.frequencies, strict=True), key=lambda pair: -pair[1])
-    named = [f"{name} ({frequency:,})" for name, frequency in by_frequency]
+    named = [f"{printable(name)} ({frequency:,})" for name, frequency in by_frequency]
     if len(named) > 2 * NAMED_LABELS:
         console.print(f"most frequent: {', '.join(named[:NAMED_LABELS])}")
         console.print(f"rarest: {', '.join(named[-NAMED_LABELS:])}")
@@ -122,7 +123,7 @@ def _print_stats(corpus: "Corpus", measured: "CorpusStats") -> None:
     if measured.unlabelled_documents:
         console.print(f"documents with none of these labels: {measured.unlabelled_documents:,}")
     for note in corpus.notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {printable(note)}")
 
 
 def _row(cells: dict[str, str]) -> "Table":

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abalone.data.errors import printable
+
 if TYPE_CHECKING:
     from abalone.evaluation.metrics import LabelScore
 
@@ -32,7 +34,7 @@ def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = No
             "" if key not in scores else f"{scores[key] * (1000 if key == 'hamming_loss' else 100):.1f}"
             for key in COLUMNS
         )
-        table.add_row(Text(name), *cells)
+        table.add_row(Text(printable(name)), *cells)
     Console().print(table)
 
 
@@ -44,7 +46,9 @@ def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
         table.add_column(heading, justify="right")
     for label in labels:
         shares = (f"{100 * share:.1f}" for share in (label.precision, label.recall, label.f1))
-        table.add_row(Text(label.name), str(label.train_frequency), str(label.support), str(label.predicted), *shares)
+        table.add_row(
+            Text(printable(label.name)), str(label.train_frequency), str(label.support), str(label.predicted), *shares
+        )
     Console().print(table)
 
 

@@ -30,13 +30,17 @@ class ParquetTable(Table):
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
                 schema = file.schema_arrow
-        except (pyarrow.ArrowException, OSError) as error:
+            names = tuple(schema.names)
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot be read as Parquet: {error}", path=path) from error
-        self.path, self._columns = path, tuple(schema.names)
+        self.path, self._columns = path, names
         self._class_names: dict[str, list[str]] = {}
         if b"huggingface" in (schema.metadata or {}):  # the hub writes the names of integer labels there
             datasets = _import_datasets(path)
-            self._class_names = _class_names(datasets.Features.from_arrow_schema(schema))
+            try:
+                self._class_names = _class_names(datasets.Features.from_arrow_schema(schema))
+            except Exception as error:  # it takes the file's word for everything, and stumbles where that is wrong
+                raise DataError(f"the names of its labels cannot be read: {error!r}", path=path) from error
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -52,7 +56,7 @@ class ParquetTable(Table):
             with ParquetFile(self.path) as file:
                 wanted = None if columns is None else list(columns)
                 yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot be read as Parquet: {error}", path=self.path) from error
 
 
@@ -73,9 +77,14 @@ class DatasetTable(Table):
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
         """Every row."""
+        import pyarrow
+
         dataset = self._dataset if columns is None else self._dataset.select_columns(list(columns))
-        # As Arrow, so that nothing is decoded or turned into tensors, whatever format the user has set.
-        yield from _rows(dataset.with_format("arrow").iter(BATCH), self._class_names)
+        try:
+            # As Arrow, so that nothing is decoded or turned into tensors, whatever format the user has set.
+            yield from _rows(dataset.with_format("arrow").iter(BATCH), self._class_names)
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"the dataset is damaged: {error}", path=self.name) from error
 
 
 def load_saved(folder: Path) -> "Dataset | DatasetDict":
@@ -83,8 +92,8 @@ def load_saved(folder: Path) -> "Dataset | DatasetDict":
     datasets = _import_datasets(folder)
     try:
         return datasets.load_from_disk(str(folder))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot be read as a saved dataset: {error}", path=folder) from error
+    except Exception as error:  # the library takes the files' word for everything, and stumbles where that is wrong
+        raise DataError(f"cannot be read as a saved dataset: {error!r}", path=folder) from error
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -102,12 +111,19 @@ def _import_datasets(path: Path) -> Any:
 
 
 def _rows(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Row]:
-    values_of_rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+    values_of_rows = chain.from_iterable(map(_values, batches))
     for number, values in enumerate(values_of_rows, start=1):
         for column, names in class_names.items():
             if column in values:
                 values[column] = _named(values[column], names)
         yield Row(number, values)
+
+
+def _values(batch: Any) -> list[dict[str, Any]]:
+    # Arrow trusts what it maps: an offset that a damaged file points past its end would be followed, out of the file.
+    batch.validate(full=True)
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -72,7 +72,8 @@ def choose_columns(
         indicators = True
         if len(labels) < 2:
             _give_up(table, "labels", LABEL_NAMES, "label_column")
-        unused = [name for name in present if name not in {*labels, *text, split}]
+        used = {*labels, *text, split}
+        unused = [name for name in present if name not in used]
         notes.append(
             f"No column is named like labels, so the {len(labels)} columns of 0 and 1 are taken as labels"
             + (f"; not used: {', '.join(unused)}." if unused else ".")
@@ -93,8 +94,9 @@ def text_columns(
 
 def require_columns(table: Table, columns: Columns) -> None:
     """Check that another table of the same corpus has the columns too; an empty one need not."""
-    for name in columns.names() if table.columns else ():
-        if name not in table.columns:
+    present = set(table.columns)
+    for name in columns.names() if present else ():
+        if name not in present:
             raise _missing(table, name, f"no column {name!r}, which the other files have")
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from reprlib import repr as short
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -110,7 +111,7 @@ def text_of(values: Mapping[str, object], columns: Sequence[str]) -> str:
             if part.strip():
                 parts.append(part)
         elif part is not None:
-            raise ValueError(f"the text in column {column!r} is no string but {type(part).__name__}: {part!r:.80}")
+            raise ValueError(f"the text in column {column!r} is no string but {type(part).__name__}: {short(part)}")
     if not parts:
         raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
     text = "\n".join(parts)
@@ -130,14 +131,14 @@ def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool
     for column in columns.labels:
         yes = indicator(values.get(column))
         if yes is None:
-            raise ValueError(f"column {column!r} holds {values.get(column)!r} where 0 or 1 is expected")
+            raise ValueError(f"column {column!r} holds {short(values.get(column))} where 0 or 1 is expected")
         if yes:
             carried.append(column)
     return tuple(carried)
 
 
 def _split(value: object) -> str:
-    word = str(value or "").strip()
+    word = value.strip() if isinstance(value, str) else short(value) if value else ""
     if split := SPLIT_WORDS.get(word.lower()):
         return split
-    raise ValueError(f"{f'unknown split {word!r}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")
+    raise ValueError(f"{f'unknown split {short(word)}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from abalone.data.archives import Unpacked
 from abalone.data.errors import DataError
 
 FORMATS = {
@@ -24,6 +25,8 @@ FORMATS = {
     ".parquet": "parquet",
 }
 COMPRESSIONS = (".gz", ".xz", ".zst")
+BUFFER = 1 << 17
+STEP = 1 << 11  # bytes of a .zst file that are unpacked at once
 BAD_ROWS_SUFFIX = ".bad-rows.jsonl"  # what skip_bad_rows leaves beside the data is never read as data
 
 SPLIT_WORDS = {
@@ -115,8 +118,11 @@ def _check_shards(folder: Path, split: str | None, paths: list[Path]) -> None:
 
 def sha256(path: Path) -> str:
     """Checksum of the file as it lies on disk."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
 @contextmanager
@@ -128,26 +134,29 @@ def open_text(path: Path, *, newline: str | None = None, encoding: str = "utf-8-
     """
     try:
         with (
-            _open_binary(path) as stream,
-            io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline=newline) as text,
+            open_binary(path) as stream,
+            io.TextIOWrapper(
+                io.BufferedReader(stream, BUFFER), encoding=encoding, errors="surrogateescape", newline=newline
+            ) as text,
         ):
             yield text
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    except (EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "there is too little memory"
         hint = "Was it copied or downloaded in full?" if path.suffix.lower() in COMPRESSIONS else None
         raise DataError(f"cannot be read: {reason}", path=path, hint=hint) from error
 
 
-def _open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> io.RawIOBase:
+    """The bytes of a file; of one that is compressed, what is in it, as long as that is not absurdly much."""
     match path.suffix.lower():
-        case ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
+        case ".gz" | ".tgz":
+            return Unpacked(cast(BinaryIO, gzip.open(path, "rb")), path)
         case ".xz":
-            return cast(BinaryIO, lzma.open(path, "rb"))
+            return Unpacked(lzma.open(path, "rb"), path)
         case ".zst":
-            return io.BufferedReader(_ZstdFile(path), 1 << 17)
+            return Unpacked(cast(BinaryIO, _ZstdFile(path)), path)
         case _:
-            return path.open("rb")
+            return path.open("rb", buffering=0)
 
 
 class _ZstdFile(io.RawIOBase):
@@ -166,7 +175,7 @@ class _ZstdFile(io.RawIOBase):
         self._source = path.open("rb")
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._begun = False
-        self._ready = b""
+        self._ready = memoryview(b"")  # a view, since cutting pieces off bytes copies the rest each time
 
     def readable(self) -> bool:
         return True
@@ -177,7 +186,8 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready:
-            block = (self._frame.unused_data if self._frame.eof else b"") or self._source.read(1 << 17)
+            # In small steps, since a step gives all that is in it, which can be 40,000 times as much.
+            block = (self._frame.unused_data if self._frame.eof else b"") or self._source.read(STEP)
             if not block:
                 if self._begun and not self._frame.eof:
                     raise EOFError("the archive ends in the middle")
@@ -186,7 +196,7 @@ class _ZstdFile(io.RawIOBase):
                 self._frame = self._zstd.ZstdDecompressor().decompressobj()
             self._begun = True
             try:
-                self._ready = self._frame.decompress(block)
+                self._ready = memoryview(self._frame.decompress(block))
             except self._zstd.ZstdError as error:
                 raise OSError(str(error)) from error
         size = min(len(buffer), len(self._ready))

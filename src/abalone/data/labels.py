@@ -4,8 +4,10 @@ import ast
 import json
 import re
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from reprlib import repr as short
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -43,22 +45,26 @@ def _name(label: object) -> str:
         return sys.intern(label.strip())  # a corpus repeats few names often
     if isinstance(label, int) and not isinstance(label, bool):
         return sys.intern(str(label))
-    raise ValueError(f"the label {label!r} is neither a string nor an integer")
+    raise ValueError(f"the label {short(label)} is neither a string nor an integer")
 
 
 def _list_in_text(text: str) -> list[object]:
     """A list written as JSON, or by Python as pandas writes it to CSV."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         # A printed NumPy array has no commas; Python would read its names as one long name.
         gap = re.search(r"""(['"])\s+\1""", text)
         try:
-            value = None if gap else ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # advice to whoever writes Python, say on a backslash
+                value = None if gap else ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two where it is nested too deep
             value = None
     if not isinstance(value, list):
-        raise ValueError(f"the labels {text!r} look like a list but are not one (label_separator= takes them as text)")
+        raise ValueError(
+            f"the labels {short(text)} look like a list but are not one (label_separator= takes them as text)"
+        )
     return value
 
 
@@ -98,9 +104,9 @@ def are_bit_vectors(cells: Sequence[Cell]) -> bool:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names sorted: as numbers where all of them are integers."""
+    """Names sorted: as numbers where all of them are integers, of a length that numbers have."""
     distinct = set(names)
-    if all(re.fullmatch(r"-?[0-9]+", name) for name in distinct):
+    if all(re.fullmatch(r"-?[0-9]{1,100}", name) for name in distinct):
         return sorted(distinct, key=lambda name: (int(name), name))
     return sorted(distinct)
 

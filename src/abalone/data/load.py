@@ -136,8 +136,13 @@ def read_source(
 
 def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
     if isinstance(source, str | Path):
-        place = Path(source).expanduser()
-        if place.exists():
+        try:
+            place = Path(source).expanduser()
+            there = place.exists()
+        except (OSError, RuntimeError) as error:  # a name that no file can have, or a home that nobody has
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise DataError(f"no such file or folder: {reason}", path=source) from error
+        if there:
             return open_path(place)
         raise _unknown(source, place.parent)
     datasets = sys.modules.get("datasets")  # whoever has a dataset has imported it

@@ -125,7 +125,7 @@ def _open_file(path: Path, split: str | None = None) -> Table:
 def _report_beside(path: Path) -> Path:
     """Beside a folder rather than in it, where it might be taken for data."""
     path = path.resolve() if path.name in {"", ".", ".."} else path
-    return path.with_name(path.name + BAD_ROWS_SUFFIX)
+    return path.parent / f"{path.name}{BAD_ROWS_SUFFIX}"
 
 
 def _names(paths: list[Path]) -> str:

@@ -3,7 +3,9 @@
 import csv
 import json
 import re
+import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
@@ -84,7 +86,7 @@ class CsvTable(Table):
         if isinstance(header, BadRow):
             raise DataError(f"header: {header.reason}", path=self.path, line=header.line)
         names = [name.strip() for name in header[1]]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
+        if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
             raise DataError(f"the header has columns twice: {', '.join(repeated)}", path=self.path, line=header[0])
         return tuple(names)
 
@@ -169,9 +171,11 @@ class JsonTable(Table):
             line, counted = line + text.count("\n", counted, position), position
             try:
                 _, end = decoder.raw_decode(text, position)
-            except json.JSONDecodeError as error:
-                at = line + text.count("\n", counted, error.pos)
-                raise DataError(f"not JSON: {error.msg}", path=self.path, line=at) from error
+            except (ValueError, RecursionError) as error:
+                at = line
+                if isinstance(error, json.JSONDecodeError):
+                    at += text.count("\n", counted, error.pos)
+                raise DataError(f"not JSON: {_fault(error)}", path=self.path, line=at) from error
             yield _row(line, text[position:end])
             position = _past_space(text, end)
             match text[position : position + 1]:
@@ -208,15 +212,23 @@ def _row(line: int, source: str) -> Row | BadRow:
         return BadRow(line, reason, source)
     try:
         values = json.loads(source)
-    except (json.JSONDecodeError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg.removesuffix(' at')} at position {error.pos + 1}"
-        else:
-            reason = str(error)
-        return BadRow(line, f"not JSON: {reason}", source)
+    except (ValueError, RecursionError) as error:
+        where = f" at position {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+        return BadRow(line, f"not JSON: {_fault(error).removesuffix(' at')}{where}", source)
     if not isinstance(values, dict):
         return BadRow(line, f"a JSON object expected, found {type(values).__name__}", source)
     return Row(line, values, source)
+
+
+def _fault(error: Exception) -> str:
+    """What the JSON decoder found wrong, without its advice to programmers."""
+    match error:
+        case json.JSONDecodeError():
+            return error.msg
+        case RecursionError():
+            return "lists or objects too deep inside each other"
+        case _:
+            return f"a number of more than {sys.get_int_max_str_digits()} digits"
 
 
 def _past_space(text: str, position: int) -> int:

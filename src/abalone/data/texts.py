@@ -20,6 +20,7 @@ from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
 BLOB, OFFSETS, CHECKSUM = "texts.utf8", "offsets.npy", "texts.sha256"
+_MADE_ANEW = "Delete the folder; it is made anew from the source."
 
 
 class MappedTexts(Sequence[str]):
@@ -37,14 +38,17 @@ class MappedTexts(Sequence[str]):
         blob = self.folder / BLOB
         try:
             # A plain view: indexing an `np.memmap` makes a new memmap object each time, ten times slower.
-            self._offsets = np.asarray(np.load(self.folder / OFFSETS, mmap_mode="r"))  # [texts + 1]
+            offsets = np.load(self.folder / OFFSETS, mmap_mode="r", allow_pickle=False)
+            self._offsets = np.asarray(offsets)  # [texts + 1]
             self._checksum = (self.folder / CHECKSUM).read_text("ascii")
             size = blob.stat().st_size
-        except (OSError, ValueError) as error:
+        except Exception as error:  # numpy says in many ways that bytes are wrong
             raise DataError(f"no readable texts here ({error})", path=self.folder) from error
+        if self._offsets.ndim != 1 or not self._offsets.size or self._offsets.dtype != np.uint64:
+            raise DataError("not the offsets of texts", path=self.folder / OFFSETS, hint=_MADE_ANEW)
         if size != self._offsets[-1]:
             reason = f"{size} bytes where the offsets expect {self._offsets[-1]}"
-            raise DataError(reason, path=blob, hint="Delete the folder; it is made anew from the source.")
+            raise DataError(reason, path=blob, hint=_MADE_ANEW)
         self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
         self._blob: mmap.mmap | bytes = b""  # an empty file cannot be mapped
         if size:
@@ -65,7 +69,11 @@ class MappedTexts(Sequence[str]):
         if not -len(self) <= position < len(self):
             raise IndexError(f"text {position} of {len(self)}")
         row = position % len(self) if self._rows is None else self._rows[position]
-        return self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])].decode()
+        try:
+            return self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])].decode()
+        except UnicodeDecodeError as error:
+            reason = f"text {row} is damaged: {error.reason}"
+            raise DataError(reason, path=self.folder / BLOB, hint=_MADE_ANEW) from error
 
     def __iter__(self) -> Iterator[str]:
         return map(self.__getitem__, range(len(self)))

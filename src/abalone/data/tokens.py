@@ -252,7 +252,7 @@ def read_tokens(path: Path) -> TokenArray | None:
         )
     except OSError:
         return None
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         intact = False
     if not intact:
         warnings.warn(f"{path} is damaged, so the tokens are made again", stacklevel=2)

@@ -120,7 +120,13 @@ class NearestNeighbours:
         ones = np.ones(len(indices), dtype=np.int64)
         shape = len(embeddings), int(state["labels.columns"])
         model._labels = csr_array((ones, indices.cpu().numpy(), indptr.cpu().numpy()), shape=shape)
+        model._labels.check_format(full_check=True)  # products follow the indices wherever they point
         return model
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return int(self._labels.shape[1])
 
     def _fitted(self) -> Tensor:
         if self._embeddings is None:

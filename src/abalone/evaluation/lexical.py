@@ -25,6 +25,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from abalone.data.cache import written_whole
+from abalone.data.errors import readable
 from abalone.evaluation.checks import Labels, read_labels
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"
@@ -226,12 +227,18 @@ class LexicalModel:
             tuple(tensors[f"weights.{part}"] for part in ("data", "indices", "indptr")),
             shape=(len(stored["terms"]), len(tensors["bias"])),
         )
+        weights.check_format(full_check=True)  # products follow the indices wherever they point
         model = cls(**stored["settings"])
         model.link = Link(**stored["link"])
         model._learnt = _Learnt(
             stored["terms"], tensors["idf"], weights, tensors["bias"], tensors["positives"], stored["documents"]
         )
         return model
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return len(self._fitted().positives)
 
     def _fitted(self) -> "_Learnt":
         if self._learnt is None:
@@ -316,8 +323,8 @@ def _read_settings(path: Path) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = json.loads(path.read_bytes())
         found = stored["format"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: no settings of a lexical model ({error!r})") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path}: no settings of a lexical model ({readable(str(error))})") from error
     if found != FORMAT:
         raise ValueError(f"{path}: format {found}, but this version reads format {FORMAT}")
     return stored

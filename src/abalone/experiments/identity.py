@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,23 @@ import numpy as np
 
 from abalone.config import Config
 from abalone.data.cache import written_whole
-from abalone.data.corpus import Corpus
+from abalone.data.corpus import Corpus, CorpusStats
+from abalone.data.errors import readable
+from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.diagnostics import positives_in_epoch
+from abalone.experiments.paper import PUBLISHED
 
 CORPUS = "corpus.json"
+_STATISTICS = {field.name for field in fields(CorpusStats)}
+_POSITIVES = {"mean": [(NUMBER, None)], "missing": [(NUMBER, None)]}
+SHAPE = {
+    "name": str,
+    "fingerprint": str,
+    "published": (str, None),
+    "label_names": [str],
+    "statistics": {"frequencies": [int], "*": NUMBER},
+    "positives": {"base": _POSITIVES, "msc": _POSITIVES},
+}
 UNIMPORTANT = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
@@ -44,7 +57,14 @@ def portable(config: Config) -> dict[str, Any]:
 def encoder_name(encoder: str) -> str:
     """What an encoder is called everywhere: a hub name as it is, a folder by its last part."""
     place = Path(encoder)
-    return place.name if place.is_absolute() or encoder.startswith((".", "~")) or place.is_dir() else encoder
+    return place.name if place.is_absolute() or encoder.startswith((".", "~")) or _is_folder(place) else encoder
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return place.is_dir()
+    except OSError:  # no folder can have that name
+        return False
 
 
 def corpus_fingerprint(corpus: Corpus) -> str:
@@ -110,9 +130,24 @@ class CorpusCard:
             raise FileNotFoundError(f"no results are stored in {folder}: run the command without --print-only first")
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{**stored, "label_names": tuple(stored["label_names"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path} is damaged ({error!r}): remove it, and run without --print-only") from None
+            if wrong := misfit(stored, SHAPE):
+                raise ValueError(wrong)
+            card = cls(**{**stored, "label_names": tuple(stored["label_names"])})
+            card._check_lengths()
+        except (ValueError, TypeError, RecursionError) as error:
+            reason = readable(str(error))
+            raise ValueError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
+        return card
+
+    def _check_lengths(self) -> None:
+        """Every label has a frequency and positives, and the paper's corpora are the paper's."""
+        by_label = [self.statistics["frequencies"], *(row for kind in self.positives.values() for row in kind.values())]
+        if any(len(row) != len(self.label_names) for row in by_label):
+            raise ValueError(f"not one value for each of the {len(self.label_names)} labels")
+        if missing := _STATISTICS - self.statistics.keys():
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        if self.published is not None and self.published not in PUBLISHED.values():
+            raise ValueError(f"the paper has no corpus {self.published!r}")
 
 
 def plain(values: np.ndarray) -> list[float | None]:

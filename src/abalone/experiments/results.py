@@ -4,14 +4,39 @@ import json
 import os
 import warnings
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from abalone.data.shapes import NUMBER, misfit
+from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.grid import Run
 from abalone.experiments.identity import run_key
 
 RESULTS, CHECKSUM = "results.jsonl", "checksum"
 Record = dict[str, Any]
+
+_SETTINGS = {"encoder": str, "pooling": str, "epochs": NUMBER}
+_SCORES = {"*": (NUMBER, None)}
+_CURVE = [(NUMBER, None)]
+SHAPE = {
+    "config": _SETTINGS,
+    "starts_from": (None, _SETTINGS),
+    "corpus": {"fingerprint": str},
+    "scores": {
+        "validation": {"half": {"micro_f1": NUMBER}},
+        "test": {"half": _SCORES, "macro": _SCORES, "micro": _SCORES},
+    },
+    "clustering?": (
+        None,
+        {"proportions": [NUMBER], "documents": [NUMBER], "silhouette": _CURVE, "davies_bouldin": _CURVE},
+    ),
+    "forces?": (None, {"attraction": _CURVE, "repulsion": _CURVE}),
+    "date": str,
+    "seconds": NUMBER,
+    "machine": {"cpu": (str, None), "gpu": (str, None)},
+}
+"""What tables rely on in a record."""
 
 
 class Results:
@@ -79,11 +104,11 @@ def read_records(path: Path) -> list[Record]:
 def _record(line: bytes, path: Path, number: int) -> Record:
     try:
         record = json.loads(line)
-        whole = isinstance(record, dict) and {"config", "starts_from", "corpus", "scores"} <= record.keys()
-    except ValueError:
-        whole = False
-    if not whole:
-        raise ValueError(f"{path}:{number}: no result of a run; remove the line, or name another --output")
+        wrong = misfit(record, SHAPE) or _misfit_curves(record.get("clustering"))
+    except (ValueError, RecursionError):
+        wrong = "it is no JSON"
+    if wrong:
+        raise ValueError(f"{path}:{number}: no result of a run ({wrong}); remove the line, or name another --output")
     # Results of older versions have none.
     if (checksum := record.pop(CHECKSUM, None)) is not None and checksum != _checksum(record):
         raise ValueError(
@@ -96,6 +121,14 @@ def _record(line: bytes, path: Path, number: int) -> Record:
 def _checksum(record: Record) -> str:
     """Of what it says, not of how it is spaced."""
     return f"{zlib.crc32(json.dumps(record).encode()):08x}"
+
+
+def _misfit_curves(clustering: Mapping[str, list[Any]] | None) -> str | None:
+    if not clustering:
+        return None
+    lengths = {len(clustering[name]) for name in ("proportions", "documents", "silhouette", "davies_bouldin")}
+    same = clustering["proportions"] == list(PROPORTIONS) and len(lengths) == 1
+    return None if same else "it['clustering'] has other proportions"
 
 
 def _cut_unfinished(file: int, path: Path) -> None:

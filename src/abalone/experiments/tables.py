@@ -136,7 +136,7 @@ def representation_table(view: View, experiment: Experiment = REPRESENTATION) ->
         own = (done.clustering(measure, IN_THE_TABLE) for measure in ("silhouette", "davies_bouldin"))
         return (*own, *_beside(theirs, done, 2), done.setting, done.runs)
 
-    curves = [run["clustering"] for _, rows in sections for row in rows for run in row.records if run["clustering"]]
+    curves = [run["clustering"] for _, rows in sections for row in rows for run in row.records if run.get("clustering")]
     documents = f"{curves[0]['documents'][-1]:,} " if curves else ""
     return Table(
         experiment.name,

@@ -55,6 +55,13 @@ class View:
     base: Config
     results: Results
 
+    def __post_init__(self) -> None:
+        labels = len(self.card.label_names)
+        for record in self.results.all():
+            lengths = {len(values) for values in (record.get("forces") or {}).values()}
+            if lengths - {labels}:
+                raise ValueError(f"{self.results.path}: a record has forces of {max(lengths)} labels, not {labels}")
+
     def sections(self, experiment: Experiment) -> Sections:
         """The rows of an experiment by section: averaged over all their runs, or at the chosen setting."""
         by_name = {row.name: row for row in experiment.rows}

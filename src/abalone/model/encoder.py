@@ -2,16 +2,16 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from abalone.config import Pooling
+from abalone.data.errors import readable
 from abalone.model.layers import packed_states
 from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
@@ -118,21 +118,52 @@ def load_encoder(
     with quiet_transformers():
         try:
             config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+            # A model may ask for an attention kernel from the hub, which is code: the choice is not the model's.
+            config._attn_implementation = None
             for setting in _DROPOUTS:
                 if hasattr(config, setting):
                     setattr(config, setting, dropout)
-            model = AutoModel.from_pretrained(place, config=config, use_safetensors=True, trust_remote_code=False)
+            model, read = AutoModel.from_pretrained(
+                place, config=config, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
             tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True, trust_remote_code=False)
-        except (OSError, ValueError, SafetensorError) as error:
+            _refuse_incomplete(model, read["missing_keys"], tokenizer)
+        except Exception as error:  # of four libraries, each with many kinds of its own for a file that is wrong
+            reason = readable(next(iter(str(error).strip().splitlines()), type(error).__name__))
             raise ValueError(
-                f"cannot load the encoder {name!r}: {str(error).strip().splitlines()[0]}\n"
-                "  Give a folder with a model in safetensors form, a name the model hub knows, "
-                "or install 'abalone-mltc[offline]' for the default encoder."
+                f"cannot load the encoder {readable(repr(name))}: {reason}\n  {_advice(place, error)}"
             ) from error
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # a head of the original task; we pool ourselves
     # The weights may be stored in half precision; they are trained in full.
     return TextEncoder(cast(PreTrainedModel, model).float(), pooling), tokenizer
+
+
+def _refuse_incomplete(model: PreTrainedModel, missing: set[str], tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise where weights would be random numbers, or a text could have a token without a vector."""
+    lacking = sorted(name for name in missing if not name.startswith("pooler."))  # we pool ourselves
+    if lacking:
+        raise ValueError(f"its weights lack {len(lacking)} of the model's, such as {lacking[0]}")
+    vectors = int(cast(nn.Embedding, model.get_input_embeddings()).num_embeddings)
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= vectors:
+        raise ValueError(f"its tokenizer counts tokens up to {largest}, and the model has vectors for {vectors}")
+
+
+def _advice(place: str, error: Exception) -> str:
+    pickled = False
+    with suppress(OSError):  # a name that no folder can have
+        pickled = any(Path(place).glob("pytorch_model*.bin")) and not any(Path(place).glob("*.safetensors"))
+    if pickled or "pytorch_model" in str(error):
+        return (
+            "It has its weights as a pickle, which can run any code when it is read, so it is not read here. If you "
+            "trust its source, convert it once: transformers.AutoModel.from_pretrained(name).save_pretrained(folder), "
+            "the same for AutoTokenizer, and give that folder."
+        )
+    return (
+        "Give a folder with a model in safetensors form, a name the model hub knows, or install "
+        "'abalone-mltc[offline]' for the default encoder."
+    )
 
 
 def window(encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -145,8 +176,9 @@ def window(encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def _place(name: str) -> str:
-    if Path(name).is_dir():
-        return name
+    with suppress(OSError):  # a name that no folder can have
+        if Path(name).is_dir():
+            return name
     return str(packaged_encoder(name) or (f"sentence-transformers/{name}" if name == "all-MiniLM-L6-v2" else name))
 
 

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from abalone import __version__
 from abalone.config import Config
+from abalone.data.errors import readable
 from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
+from abalone.data.shapes import misfit
+from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -25,6 +27,19 @@ from abalone.model.predictor import Predictor
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
 SUMS = "SHA256SUMS"  # of all other files but the card, which people edit; `sha256sum --check` reads it too
 CARD = "README.md"
+SHAPE = {
+    "label_names": [str],
+    "config": dict,
+    "decision": dict,
+    "answers_in_names": bool,
+    "tokenizer_max_length?": int,
+    "story": {
+        "statistics": {"frequencies": [int]},
+        "provenance?": dict,
+        "history?": {"*": [dict]},
+        "scores?": {"*": dict},
+    },
+}
 HEAD, NEIGHBOURS, LEXICAL = "head.safetensors", "neighbours.safetensors", "lexical"
 
 
@@ -61,24 +76,36 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     if not (folder / ABOUT).is_file():
         raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
     _check_sums(folder)
+    with _damage_told(folder / ABOUT):
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if wrong := misfit(about, SHAPE):
+            raise ValueError(wrong)
+        config = Config.from_dict(about["config"])
+    config = config.replace(**settings)  # what is wrong with these is no damage
+    choose_device(config.device)
+    with _damage_told(folder):
+        predictor = _read(folder, about, config)
+        _refuse_misfits(predictor)
+    return predictor
+
+
+@contextmanager
+def _damage_told(place: Path) -> Iterator[None]:
+    """Errors of whatever kind become one that names the folder: half a dozen libraries read parts of it."""
     try:
-        return _read(folder, settings)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{folder / ABOUT} is damaged: {error}") from None
-    except (SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(f"the model folder {folder} is damaged: {type(error).__name__}: {error}") from None
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and str(place) in str(error):
+            raise  # a file is missing or may not be read
+        raise ValueError(f"{place} is damaged: {readable(str(error)) or type(error).__name__}") from error
 
 
-def _read(folder: Path, settings: dict[str, Any]) -> Predictor:
-    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    config = Config.from_dict(about["config"]).replace(**settings)
+def _read(folder: Path, about: dict[str, Any], config: Config) -> Predictor:
     encoder, tokenizer = load_encoder(str(folder), config.pooling, config.dropout)
     # The tokenizer in the folder stops where other tools should; a larger `max_length` may be asked of this one.
     tokenizer.model_max_length = about.get("tokenizer_max_length", tokenizer.model_max_length)
     tensors = load_file(folder / HEAD)
-    head = LinearHead(tensors["weight"], tensors["bias"])
-    if head.num_labels != len(about["label_names"]):
-        raise ValueError(f"the model folder {folder} names {len(about['label_names'])} labels for {head.num_labels}")
+    head = LinearHead(tensors["weight"].float(), tensors["bias"].float())
     neighbours = folder / NEIGHBOURS
     return Predictor(
         config,
@@ -92,6 +119,28 @@ def _read(folder: Path, settings: dict[str, Any]) -> Predictor:
         about["answers_in_names"],
         about["story"],
     )
+
+
+def _refuse_misfits(predictor: Predictor) -> None:
+    """Raise where the parts are not those of one model, before a text finds out."""
+    labels, hidden = len(predictor.label_names), predictor.encoder.hidden_size
+    weight, bias = tuple(predictor.head.weight.shape), tuple(predictor.head.bias.shape)
+    decision, experts = predictor.decision, {"lexical": predictor.lexical, "neighbours": predictor.neighbours}
+    by_label = {"thresholds": len(decision.thresholds.values), "frequencies": len(predictor.frequencies)}
+    if decision.calibration is not None:
+        by_label["calibration"] = len(decision.calibration.groups)
+    by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
+    if weight != (*bias[:1], labels, hidden) or bias != (*weight[:1], labels):
+        raise ValueError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
+    for name, found in by_label.items():
+        if found != labels:
+            raise ValueError(f"there are {labels} label names, and {name} for {found}")
+    if not all(weights.isfinite().all() for weights in (predictor.head.weight, predictor.head.bias)):
+        raise ValueError(f"{HEAD} holds values that are no numbers")
+    if absent := [name for name, used in decision.mixture.weights.items() if used and experts.get(name) is None]:
+        raise ValueError(f"{', '.join(absent)} is mixed in, and not there")
+    if predictor.max_length < 3 or predictor.special_tokens is None:
+        raise ValueError(f"it reads {predictor.max_length} tokens of a text")
 
 
 def refuse_foreign(folder: Path) -> None:

@@ -52,6 +52,17 @@ class Predictor:
         return PlainTokenizer(self.tokenizer)
 
     @property
+    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids before and after every text."""
+        return self._plain_tokenizer.special_tokens
+
+    @property
+    def frequencies(self) -> Sequence[int]:
+        """[L], training documents of each label."""
+        found: Sequence[int] = self.story["statistics"]["frequencies"]
+        return found
+
+    @property
     def max_length(self) -> int:
         """Tokens of a text, or of each of its chunks, that are read."""
         return min(self.config.max_length, window(self.encoder, self.tokenizer))

@@ -172,8 +172,9 @@ async def _refuse(request: Request, refusal: Exception) -> Response:
 async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
+    path = request.scope["path"][:100]  # `request.url` needs the Host header, which may hold any bytes
     reason = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path[:100]}; /docs says what there is",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path[:100]} does not take {request.method}",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {path}; /docs says what there is",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{path} does not take {request.method[:20]}",
     }.get(status, str(error.detail))
     return problem(status, reason, headers=dict(error.headers or {}))

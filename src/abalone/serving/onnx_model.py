@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abalone.data.batches import token_budget_batches
+from abalone.data.errors import readable
+from abalone.data.shapes import NUMBER, misfit
 from abalone.data.tokens import TokenArray
 from abalone.evaluation.decision import Decision
 
@@ -22,6 +24,20 @@ FORMAT = "1"
 MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING, LEFT_OUT = (
     "abalone", "label_names", "thresholds", "decision", "reading", "left_out",
 )  # fmt: skip
+SHAPES = {
+    LABEL_NAMES: [str],
+    READING: {
+        "tokenizer": str,
+        "split_special_tokens": bool,
+        "prefix": [int],
+        "suffix": [int],
+        "pad_id": int,
+        "max_length": int,
+        "max_chunks": int,
+    },
+    DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
+    LEFT_OUT: {"*": NUMBER},
+}
 BLOCK = 1024  # texts that are in memory as tokens at a time
 TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
 
@@ -101,21 +117,31 @@ class OnnxModel:
         """
         name = "the ONNX model" if isinstance(source, bytes) else str(source)
         session = _session(source, name, threads)
-        stored = session.get_modelmeta().custom_metadata_map
+        try:
+            stored = session.get_modelmeta().custom_metadata_map
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name} is damaged: {error}") from None
         if MARK not in stored:
             raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
         if stored[MARK] != FORMAT:
             raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
         try:
-            return cls(
+            told = {part: json.loads(stored[part]) for part in SHAPES}
+            if wrong := next(filter(None, (misfit(told[part], SHAPES[part], part) for part in SHAPES)), None):
+                raise ValueError(wrong)
+            model = cls(
                 session,
-                tuple(json.loads(stored[LABEL_NAMES])),
-                Reading(**json.loads(stored[READING])),
-                Decision.from_dict(json.loads(stored[DECISION])),
-                json.loads(stored[LEFT_OUT]),
+                tuple(told[LABEL_NAMES]),
+                Reading(**told[READING]),
+                Decision.from_dict(told[DECISION]),
+                told[LEFT_OUT],
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{name} is damaged: {type(error).__name__}: {error}") from None
+            scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
+            if model.decision.labels(scores).shape[1] != len(model.label_names):
+                raise ValueError(f"it has {len(model.label_names)} label names for {scores.shape[1]} labels")
+        except Exception as error:  # of several libraries, each with kinds of its own for what does not fit
+            raise ValueError(f"{name} is damaged: {readable(str(error)) or type(error).__name__}") from error
+        return model
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """[n, L]."""
@@ -145,12 +171,19 @@ class OnnxModel:
             computed: list[Any] = [None] * len(pieces)
             for rows in token_budget_batches(np.array([len(piece) for piece in pieces]), TOKEN_BUDGET):
                 inputs = self.reading.padded([pieces[row] for row in rows])
-                for row, values in zip(rows, self.session.run([output], inputs)[0], strict=True):
+                for row, values in zip(rows, self._run(output, inputs), strict=True):
                     computed[row] = values
             # The head is linear: the mean of the pieces' logits is the logit of their mean embedding.
             firsts = np.cumsum(counts) - counts
             blocks.append(np.add.reduceat(np.stack(computed), firsts) / counts[:, None].astype(np.float32))
         return np.concatenate(blocks)
+
+    def _run(self, output: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        try:
+            computed: np.ndarray = self.session.run([output], inputs)[0]
+        except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
+            raise ValueError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
+        return computed
 
 
 def metadata(

@@ -139,7 +139,7 @@ def _stored_identity(file: Path) -> dict[str, Any]:
         stored = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict):
             return dict(stored)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ValueError(f"{file} is damaged, so whose run this is cannot be told: start anew, without resume=True")
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, load_npz, save_npz
 
 from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
-from abalone.data.benchmarks.release import Release, find_file, read_lines, with_gaps_noted
+from abalone.data.benchmarks.release import Release, find_file, is_id, read_lines, with_gaps_noted
 from abalone.data.cache import build_once, cache_dir, source_key
 from abalone.data.corpus import RARE, Corpus
 from abalone.data.errors import DataError
@@ -67,9 +67,7 @@ def load(path: Path | None = None) -> Corpus:
 
 def _prepare(store: Path, form: str, place: Path) -> Corpus:
     """The paper's corpus of the documents in `store`."""
-    facts = json.loads((store / "facts.json").read_text("utf-8"))
-    texts, ids = MappedTexts(store), np.load(store / "ids.npy")
-    labels = csr_array(load_npz(store / "labels.npz"))  # [documents, topics]
+    facts, texts, ids, labels = _open_store(store)
     by_id = np.argsort(ids, kind="stable")  # both forms give the same order, hence the same split
     train, test = (by_id[(first <= ids[by_id]) & (ids[by_id] <= last)] for first, last in (TRAIN_IDS, TEST_IDS))
     notes = list(facts["notes"])
@@ -109,6 +107,23 @@ def _prepare(store: Path, form: str, place: Path) -> Corpus:
         notes=notes,
     )
     return with_gaps_noted(corpus)
+
+
+def _open_store(store: Path) -> tuple[dict[str, list[str]], MappedTexts, np.ndarray, csr_array]:
+    """What `_build` wrote: facts, texts, ids [n] and labels [n, topics]."""
+    try:
+        facts = json.loads((store / "facts.json").read_text("utf-8"))
+        texts, ids = MappedTexts(store), np.load(store / "ids.npy", allow_pickle=False)
+        with (store / "labels.npz").open("rb") as file:
+            labels = csr_array(load_npz(file))
+        labels.check_format(full_check=True)
+        fits = labels.shape == (len(texts), len(facts["topics"])) and ids.shape == (len(texts),)
+        if not (fits and all(isinstance(name, str) for part in ("topics", "notes") for name in facts[part])):
+            raise ValueError("the parts do not fit each other")
+    except Exception as error:  # of three libraries, which say in many ways that bytes are wrong
+        hint = "Delete the folder; it is made anew from the source."
+        raise DataError(f"the prepared corpus is damaged ({error})", path=store, hint=hint) from error
+    return facts, texts, ids, labels
 
 
 class Record(NamedTuple):
@@ -193,7 +208,7 @@ def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
         if not line.strip():
             continue
         mark, _, number = line.strip().partition(" ")
-        if mark != ".I" or not number.isdecimal():
+        if mark != ".I" or not is_id(number):
             raise DataError(f"'.I <id>' expected, not {line.strip()[:40]!r}", path=path, line=start)
         document, tokens, closed = int(number), list[str](), False
         cut = DataError(
@@ -222,7 +237,7 @@ def read_qrels(path: Path) -> Topics:
     topics = Topics()
     for number, line in read_lines(path, "latin-1"):
         match line.split():
-            case [topic, document, "1"] if document.isdecimal():
+            case [topic, document, "1"] if is_id(document):
                 topics.add(int(document), topic)
             case []:
                 continue

@@ -1,11 +1,12 @@
 """The raw XML of RCV1: one news item a file, in folders or zips."""
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from abalone.data.archives import read_zip
+from abalone.data.benchmarks.release import is_id
 from abalone.data.errors import DataError
 
 TOPIC_CODES = ".//codes[@class='bip:topics:1.0']/code[@code]"
@@ -25,7 +26,7 @@ class NewsItem(NamedTuple):
 def xml_files(place: Path) -> list[Path]:
     """The XML files and zips at `place`, in a fixed order."""
     files = [place] if place.is_file() else sorted(place.rglob("*"))
-    return [file for file in files if file.suffix.lower() in {".xml", ".zip"}]
+    return [file for file in files if file.suffix.lower() in {".xml", ".zip"} and file.is_file()]
 
 
 def read_news(files: list[Path]) -> Iterator[NewsItem | None]:
@@ -35,11 +36,13 @@ def read_news(files: list[Path]) -> Iterator[NewsItem | None]:
             item = ElementTree.fromstring(content)
         except ElementTree.ParseError as error:
             raise DataError(f"not well-formed XML ({error})", path=path, line=error.position[0]) from error
+        except (LookupError, ValueError) as error:  # an encoding that Python does not know, or not here
+            raise DataError(f"not readable XML ({error})", path=path) from error
         if item.tag != "newsitem":
             yield None
             continue
         document = item.get("itemid", "")
-        if not document.isdecimal():
+        if not is_id(document):
             raise DataError(f"the news item has the itemid {document!r}", path=path)
         heading = item.findtext("headline") or item.findtext("title") or ""
         paragraphs = ("".join(paragraph.itertext()) for paragraph in item.iterfind("text/p"))
@@ -69,12 +72,10 @@ def _contents(files: list[Path]) -> Iterator[tuple[Path, bytes]]:
     """Name and content of every XML file; zips are read without unpacking them."""
     for file in files:
         if file.suffix.lower() == ".xml":
-            yield file, file.read_bytes()
+            try:
+                yield file, file.read_bytes()
+            except OSError as error:
+                raise DataError(f"cannot be read: {error.strerror}", path=file) from error
             continue
-        try:
-            with zipfile.ZipFile(file) as archive:
-                for member in sorted(archive.namelist()):
-                    if member.lower().endswith(".xml"):
-                        yield file / member, archive.read(member)
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise DataError(f"not a readable zip ({error})", path=file, hint="Get it again.") from error
+        for member, content in read_zip(file, ".xml"):
+            yield file / member, content

@@ -1,6 +1,7 @@
 """What the readers of published corpora share: where the files lie, how they are read, what the corpus says."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +37,12 @@ class Release:
         """The folder or file to read: the one given, else a folder in `$ABALONE_DATA` or in `data` of the cache."""
         if given is None:
             given = Path(os.environ.get("ABALONE_DATA") or cache_dir() / "data") / self.name
-        place = Path(given).expanduser()
-        if not place.exists():
+        try:
+            place = Path(given).expanduser()
+            there = place.exists()
+        except (OSError, RuntimeError) as error:  # a name that no file can have, or a home that nobody has
+            raise DataError(f"{self.name}: there is no such file or folder ({error})", path=given) from error
+        if not there:
             raise self.missing(place, "there is no such file or folder")
         return place
 
@@ -56,6 +61,11 @@ def find_file(folder: Path, name: str) -> Path | None:
     """The file of that name in `folder`, plain or compressed."""
     candidates = (folder / f"{name}{compression}" for compression in ("", *COMPRESSIONS))
     return next((file for file in candidates if file.is_file()), None)
+
+
+def is_id(text: str) -> bool:
+    """Whether it is the number of a document; what has more digits fits no array of them."""
+    return re.fullmatch(r"[0-9]{1,9}", text) is not None
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:

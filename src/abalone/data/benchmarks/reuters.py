@@ -1,13 +1,11 @@
 """Reuters-21578: the ModApte split over its 90 topics that have a training and a test document."""
 
-import lzma
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from abalone.data.archives import read_tar
 from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, with_gaps_noted
 from abalone.data.corpus import Corpus
@@ -27,17 +25,20 @@ ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tgz")
 SPLIT_OF = {"TRAIN": "train", "TEST": "test"}  # of the attribute LEWISSPLIT
 VALIDATION_SHARE, SEED = 0.1, 0
 
-RECORD = re.compile(r"<REUTERS\b([^>]*)>(.*?)</REUTERS>", re.DOTALL)
-ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
-TOPIC_LIST = re.compile(r"<TOPICS>(.*?)</TOPICS>", re.DOTALL)
-TOPIC = re.compile(r"<D>(.*?)</D>", re.DOTALL)
-TEXT = re.compile(r"<TEXT\b([^>]*)>(.*?)</TEXT>", re.DOTALL)
-TITLE = re.compile(r"<TITLE>(.*?)</TITLE>", re.DOTALL)
-BODY = re.compile(r"<BODY>(.*?)</BODY>", re.DOTALL)
+ATTRIBUTE = re.compile(r'(\w{1,20})="([^"]{0,200})"')
 # Not `html.unescape`: it also expands HTML names without a semicolon, which the DTD does not know.
-ENTITY = re.compile(r"&(?:#(\d+)|(lt|gt|amp|quot));")
+ENTITY = re.compile(r"&(?:#(\d{1,9})|(lt|gt|amp|quot));")
 NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Element(NamedTuple):
+    """`<TAG attributes>content</TAG>`, and where it starts and ends."""
+
+    attributes: str
+    content: str
+    start: int
+    end: int
 
 
 class Story(NamedTuple):
@@ -100,19 +101,19 @@ def load(path: Path | None = None) -> Corpus:
 def read_stories(content: str, file: str | Path) -> Iterator[Story]:
     """The stories of one SGML file; `file` is named where the content is damaged."""
     end = 0
-    for record in RECORD.finditer(content):
-        attributes = dict(ATTRIBUTE.findall(record[1]))
-        topics, text = TOPIC_LIST.search(record[2]), TEXT.search(record[2])
+    for record in elements(content, "REUTERS"):
+        attributes = dict(ATTRIBUTE.findall(record.attributes))
+        topics, text = first(record.content, "TOPICS"), first(record.content, "TEXT")
         # An element that runs into the next one has lost its end.
-        if topics is None or text is None or "<REUTERS" in record[2]:
-            raise _damaged(content, record.start(), record[1], file)
+        if topics is None or text is None or "<REUTERS" in record.content:
+            raise _damaged(content, record.start, record.attributes, file)
         yield Story(
             split=attributes.get("LEWISSPLIT", ""),
             indexed=attributes.get("TOPICS") == "YES",
-            topics=[decode(topic) for topic in TOPIC.findall(topics[1])],
-            text=story_text(*text.groups()),
+            topics=[decode(topic.content) for topic in elements(topics.content, "D")],
+            text=story_text(text.attributes, text.content),
         )
-        end = record.end()
+        end = record.end
     start = content.find("<REUTERS", end)
     if start < 0 and end:
         start = len(content) - len(content[end:].lstrip())
@@ -120,17 +121,45 @@ def read_stories(content: str, file: str | Path) -> Iterator[Story]:
         raise _damaged(content, start, content[start:].partition(">")[0], file)
 
 
+def elements(content: str, tag: str) -> Iterator[Element]:
+    """The elements of that name, one after the other.
+
+    Looking forward only: a pattern would look through to the end again from every tag that is never closed.
+    """
+    position = 0
+    while (start := content.find(f"<{tag}", position)) >= 0:
+        position = inside = start + len(tag) + 1
+        if content[inside : inside + 1].isalnum():
+            continue  # the name goes on, so it is another one
+        opened = content.find(">", inside)
+        closed = content.find(f"</{tag}>", opened)
+        if opened < 0 or closed < 0:
+            return
+        position = closed + len(tag) + 3
+        yield Element(content[inside:opened], content[opened + 1 : closed], start, position)
+
+
+def first(content: str, tag: str) -> Element | None:
+    """The first element of that name, if there is one."""
+    return next(elements(content, tag), None)
+
+
 def story_text(attributes: str, content: str) -> str:
     """Title and body of a `<TEXT>`; a BRIEF has no body, an UNPROC no structure at all."""
     if 'TYPE="UNPROC"' in attributes:
         return decode(content).strip()
-    parts = (pattern.search(content) for pattern in (TITLE, BODY))
-    return "\n".join(decode(part[1]).strip() for part in parts if part is not None)
+    parts = (first(content, tag) for tag in ("TITLE", "BODY"))
+    return "\n".join(decode(part.content).strip() for part in parts if part is not None)
 
 
 def decode(text: str) -> str:
     """Resolve entities, then drop the control characters that framed the story on the wire."""
-    return CONTROL.sub("", ENTITY.sub(lambda match: NAMED[match[2]] if match[2] else chr(int(match[1])), text))
+    return CONTROL.sub("", ENTITY.sub(lambda match: NAMED[match[2]] if match[2] else _character(int(match[1])), text))
+
+
+def _character(number: int) -> str:
+    """The character of that number; the replacement character where there is none."""
+    return chr(number) if number < 0xD800 or 0xDFFF < number <= 0x10FFFF else "\ufffd"
 
 
 def _damaged(content: str, position: int, attributes: str, file: str | Path) -> DataError:
@@ -159,20 +188,21 @@ def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:
         if absent := [name for name in SGML if not (place / name).is_file()]:
             raise RELEASE.missing(place, f"missing: {', '.join(absent)}")
         for name in SGML:
-            yield place / name, (place / name).read_text("latin-1")
+            yield place / name, _read_file(place / name)
         return
     archives = sorted(place.iterdir()) if place.is_dir() else [place]
     archive = next((file for file in archives if file.name.endswith(ARCHIVES)), None)
     if archive is None:
         raise RELEASE.missing(place, "there are no SGML files and no tar archive here")
+    contents = read_tar(archive, SGML)
+    if absent := [name for name in SGML if name not in contents]:
+        raise RELEASE.missing(archive, f"missing in the archive: {', '.join(absent)}")
+    for name in SGML:
+        yield archive / name, contents[name].decode("latin-1")
+
+
+def _read_file(path: Path) -> str:
     try:
-        with tarfile.open(archive) as tar:
-            members = {Path(member.name).name: member for member in tar.getmembers()}
-            if absent := [name for name in SGML if name not in members]:
-                raise RELEASE.missing(archive, f"missing in the archive: {', '.join(absent)}")
-            for name in SGML:
-                file = tar.extractfile(members[name])
-                assert file is not None
-                yield archive / name, file.read().decode("latin-1")
-    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"not a readable tar archive ({error})", path=archive, hint="Get it again.") from error
+        return path.read_text("latin-1")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error

@@ -1,0 +1,84 @@
+"""Fuzzing what comes as a model: folders, encoders of others, ONNX files."""
+
+import random
+import warnings
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import exported
+
+import tiny
+from abalone.model.encoder import load_encoder
+from abalone.model.folder import SUMS, load, save
+from abalone.serving.export import export
+from abalone.serving.onnx_model import OnnxModel
+from fuzz_readers import Files, put_damaged, written_by
+from fuzzing import Target, only_clear_errors
+from mutations import mutated
+
+Numbers = random.Random
+ASKED = ["w1 w2 w3", "", "w4 " * 40]
+
+
+@cache
+def model_files() -> Files:
+    """A model folder with everything that one can hold."""
+    with TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        predictor = exported.fit(Path(place), lexical=True, neighbours=True).predictor_
+        return written_by(lambda folder: save(predictor, folder / "model"))
+
+
+@cache
+def encoder_files() -> Files:
+    """An encoder as the model hub has it."""
+    return written_by(lambda folder: tiny.save_encoder(folder / "encoder"))
+
+
+@cache
+def onnx_file() -> bytes:
+    """A model as one file."""
+    with TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        export(exported.fit(Path(place)).predictor_, Path(place) / "m.onnx")
+        return (Path(place) / "m.onnx").read_bytes()
+
+
+def check_model(numbers: Numbers, place: Path) -> None:
+    """A damaged model folder is refused, or answers."""
+    put_damaged(model_files(), place, numbers)
+    if numbers.random() < 0.8:  # else the sums find all damage, and nothing is read
+        (place / "model" / SUMS).unlink(missing_ok=True)
+    with only_clear_errors(about="model"):
+        predictor = load(place / "model")
+        with only_clear_errors():  # a model that is whole but says nothing sensible
+            predictor.decision.labels(predictor.probabilities(ASKED))
+
+
+def check_encoder(numbers: Numbers, place: Path) -> None:
+    """A damaged encoder is refused, or can be used."""
+    put_damaged(encoder_files(), place, numbers)
+    with only_clear_errors(about="encoder"):
+        _, tokenizer = load_encoder(str(place / "encoder"))
+        tokenizer(ASKED)
+
+
+def check_onnx(numbers: Numbers, place: Path) -> None:
+    """A damaged ONNX file is refused, or answers."""
+    file = place / "m.onnx"
+    content = onnx_file()
+    # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends.
+    start = numbers.choice((0, max(0, len(content) - 8000)))
+    file.write_bytes(content[:start] + mutated(content[start : start + 8000], numbers) + content[start + 8000 :])
+    with only_clear_errors(about="m.onnx"):
+        model = OnnxModel.load(file, threads=1)
+        with only_clear_errors():
+            model.decision.labels(model.probabilities(ASKED))
+
+
+TARGETS = {
+    "models/folders": Target(check_model, small=10, share=1, seconds=30),
+    "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30),
+    "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30),
+}
