@@ -11,6 +11,7 @@ import numpy as np
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray
+from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 
 if TYPE_CHECKING:
@@ -123,6 +124,11 @@ class OnnxModel:
             return np.empty((0, len(self.label_names)))
         return self.decision.probabilities(self._outputs(texts, "logits"), {})
 
+    def scores(self, texts: Sequence[str]) -> Scores:
+        """The same, computed block by block where texts and labels are many."""
+        shape = len(texts), len(self.label_names)
+        return held(Computed(shape, lambda rows, columns: self.probabilities(_some(texts, rows))[:, columns]))
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[n, h], float32."""
         if not len(texts):
@@ -151,6 +157,10 @@ class OnnxModel:
             firsts = np.cumsum(counts) - counts
             blocks.append(np.add.reduceat(np.stack(computed), firsts) / counts[:, None].astype(np.float32))
         return np.concatenate(blocks)
+
+
+def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
+    return texts[rows] if isinstance(rows, slice) else [texts[row] for row in rows]
 
 
 def metadata(
