@@ -9,6 +9,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
+from abalone.data.scratch import array_of
 from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.device import choose_device, reading_precision
 from abalone.evaluation.blocks import EVERY, Scores
@@ -18,6 +19,8 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.model.encoder import TextEncoder, window
 from abalone.model.feed import TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
+
+WINDOW = 2**16  # texts that are in memory as tokens at a time
 
 
 @dataclass(eq=False)
@@ -58,6 +61,11 @@ class Predictor:
         """[n, h], float32."""
         if not len(texts):
             return np.empty((0, self.encoder.hidden_size), np.float32)
+        if len(texts) > WINDOW:
+            embeddings = array_of((len(texts), self.encoder.hidden_size), np.float32)
+            for start in range(0, len(texts), WINDOW):
+                embeddings[start : start + WINDOW] = self.embed(texts[start : start + WINDOW])
+            return embeddings
         feed = TokenFeed(
             tokenize(texts, self._plain_tokenizer, cache=None),
             unlabelled(len(texts)),
