@@ -50,7 +50,7 @@ def short_texts(documents: int, *, words: int = 6, seed: int = 0, at_once: int =
 
 
 def long_tailed_labels(documents: int, labels: int, *, each: int = 5, seed: int = 0) -> csr_array:
-    """0/1 [n, L], up to `each` labels a document, frequent ones first; every label has a document if there are enough."""
+    """0/1 [n, L], up to `each` labels a document, frequent ones first; of enough documents one carries each label."""
     random = np.random.default_rng(seed)
     columns = np.minimum(random.zipf(1.2, (documents, each)), labels) - 1
     columns[:, 0] = np.arange(documents) % labels
