@@ -17,6 +17,7 @@ from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
 from abalone.data.partial import remove_folder
+from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
 
@@ -125,9 +126,12 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def predict(self, texts: Sequence[str]) -> list[list[str]] | np.ndarray:
         """Label names for each text; a 0/1 matrix if it was trained on one without names."""
-        probabilities = self.predict_proba(texts)
-        chosen = self.predictor_.decision.labels(probabilities)
-        return self.predictor_.names(chosen) if self.predictor_.answers_in_names else chosen.astype(np.int64)
+        check_is_fitted(self, "predictor_")
+        predictor = self.predictor_
+        chosen = predictor.decision.given(predictor.scores(read_texts(texts)))
+        if not predictor.answers_in_names:
+            return chosen[EVERY, EVERY].astype(np.int64)
+        return [names for rows in row_blocks(chosen.shape) for names in predictor.names(chosen[rows, EVERY])]
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings [n, h]."""
@@ -144,9 +148,10 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on a split whose label columns are those of the model, overall and label by label."""
-        probabilities = self.predict_proba(split.texts)
+        check_is_fitted(self, "predictor_")
         decision = self.predictor_.decision
-        predictions = decision.labels(probabilities)
+        probabilities = self.predictor_.scores(read_texts(split.texts))
+        predictions = decision.given(probabilities)
         frequencies = np.array(self.predictor_.story["statistics"]["frequencies"])
         overall = evaluate(split.labels, predictions, probabilities=probabilities, frequencies=frequencies)
         return overall, per_label(split.labels, predictions, self.label_names, frequencies, decision.thresholds.values)

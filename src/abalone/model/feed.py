@@ -1,7 +1,5 @@
 """Tokenised documents with their labels, as the batches a model takes."""
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.data.batches import token_budget_batches
+from abalone.data.scratch import array_of, scratch_array
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
 from abalone.model.packed import Packed
@@ -102,11 +101,7 @@ class FrozenFeed:
             raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
         self.labels, self.lengths = documents.labels, documents.lengths
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
-        with tempfile.TemporaryFile() as file:  # without a name; the mapping keeps it until the feed is gone
-            shape = (int(self.offsets[-1]), lower.hidden_size)
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and not a crash in the middle
-                os.posix_fallocate(file.fileno(), 0, max(2 * shape[0] * shape[1], 1))
-            self.states = np.memmap(file, np.float16, "w+", shape=shape)  # [tokens, h]
+        self.states = scratch_array((int(self.offsets[-1]), lower.hidden_size), np.float16)  # [tokens, h]
         lower.to(device).eval()
         with torch.inference_mode():
             for rows, batch in encoding_batches(documents, device, "Computing the frozen layers"):
@@ -188,7 +183,9 @@ def embed(
 
     Several `ranks` that all call this encode a share each, and get the vectors of all documents.
     """
-    embeddings = np.zeros((len(documents), encoder.hidden_size), np.float32)  # what others encode is added
+    embeddings = array_of((len(documents), encoder.hidden_size), np.float32)
+    if ranks.count > 1:
+        embeddings[:] = 0  # what others encode is added
     training = encoder.training
     encoder.to(device).eval()
     with torch.inference_mode(), _reading(device, half):

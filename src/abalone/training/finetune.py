@@ -1,7 +1,5 @@
 """Training with a linear layer for logits: fine-tuning, the supervised baselines, and joint objectives."""
 
-from scipy.special import expit
-
 from abalone.evaluation.metrics import evaluate
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import embed
@@ -32,7 +30,7 @@ def supervise(
     def measure() -> dict[str, float]:
         with run.accelerator.autocast():
             embeddings = embed(objective.encoder, run.validation, run.accelerator.device, ranks=run.ranks)
-        scores = evaluate(run.validation.labels, expit(LinearHead.of_layer(head).logits(embeddings)) >= 0.5)
+        scores = evaluate(run.validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
 
     plan = run.plan(objective, epochs=epochs, learning_rate=learning_rate, keep_highest=(KEPT,))

@@ -16,6 +16,7 @@ from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
+from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -69,25 +70,26 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     # all ranks; the rest is the same on each, and takes no longer than on one.
     half = reading_precision(config.precision)
     val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half, ranks=ranks)
-    lexical, neighbours, experts = None, None, {}
+    lexical, neighbours = None, None
+    experts: dict[str, Scores] = {}
     if config.lexical:
         lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
-        experts["lexical"] = lexical.scores(corpus.validation.texts)
+        experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
         embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half, ranks=ranks)
         neighbours = NearestNeighbours(device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
-        experts["neighbours"] = neighbours.logits(val_embeddings)
+        experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
     # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
     layers, head = head, head.merged()
-    logits = head.logits(val_embeddings)
+    logits = head.logits_in_blocks(val_embeddings)
 
-    def scores_with(logits: np.ndarray, experts: dict[str, np.ndarray]) -> tuple[Decision, dict[str, float]]:
+    def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
         decision = fit_decision(logits, experts, corpus.validation.labels, frequencies, config)
-        probabilities = decision.probabilities(logits, experts)
-        given = decision.labels(probabilities)
+        probabilities = decision.scores(logits, experts)
+        given = decision.given(probabilities)
         return decision, evaluate(corpus.validation.labels, given, probabilities=probabilities, frequencies=frequencies)
 
     decision, scores = scores_with(logits, experts)
@@ -99,7 +101,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         "scores": {"validation": scores},
     }
     if len(layers.weight) > 1:
-        _, averaged = scores_with(layers.logits(val_embeddings), experts)
+        _, averaged = scores_with(layers.logits_in_blocks(val_embeddings), experts)
         story["scores"]["validation, probes averaged as probabilities"] = averaged
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})

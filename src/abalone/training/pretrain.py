@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.special import expit
 
 from abalone.device import reading_precision
 from abalone.evaluation.metrics import evaluate
@@ -57,8 +56,7 @@ def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
     head = LinearHead(probe.weight.float(), probe.bias.float())
-    predictions = expit(head.logits(val_features)) >= 0.5
-    return head, evaluate(run.validation.labels, predictions)["micro_f1"]
+    return head, evaluate(run.validation.labels, head.predicted_at_half(val_features))["micro_f1"]
 
 
 class ValidationLoss:
