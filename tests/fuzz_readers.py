@@ -138,7 +138,7 @@ def zipped(files: Files) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in files.items():
-            packed.writestr(name, content)
+            packed.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # without the time of day
     return stream.getvalue()
 
 

@@ -1,6 +1,7 @@
 """Fuzzing the server: any request gets a result or a reason, and the next one is answered."""
 
 import asyncio
+import atexit
 import json
 import random
 import socket
@@ -66,6 +67,10 @@ class Running:
         self.app = create_app(Served("letters", model, [1, 2, 3], evidence), limits=LIMITS)
         self.loop = asyncio.new_event_loop()
 
+    def close(self) -> None:
+        """Be done with it."""
+        self.loop.close()
+
     def ask(
         self, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]], chunks: list[bytes]
     ) -> tuple[int, dict[str, str], bytes]:
@@ -102,7 +107,9 @@ class Running:
 @cache
 def application() -> Running:
     """One for all cases."""
-    return Running()
+    one = Running()
+    atexit.register(one.close)
+    return one
 
 
 def assert_answered(status: int, headers: dict[str, str], body: bytes) -> None:

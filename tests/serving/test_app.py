@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from abalone.serving.app import PAGE
 from abalone.serving.evidence import Evidence
 from abalone.serving.limits import Limits
 from abalone.serving.served import Served
+from fuzz_server import Running
 
 LIMITS = Limits(body_bytes=2000, texts=4, characters=100, seconds=20)
 
@@ -144,11 +146,10 @@ def test_other_addresses_get_a_reason_too(client, method, path, status):
     assert answer.json()["detail"]
 
 
-def test_a_host_that_is_no_name_is_refused_like_any(model):
-    ask = b"GET /nowhere HTTP/1.1\r\nhost: \x85\xff\r\nconnection: close\r\n\r\n"
-    with running(model) as client, socket.create_connection((client.base_url.host, client.base_url.port)) as line:
-        line.sendall(ask)
-        assert line.recv(10_000).startswith(b"HTTP/1.1 404")
+def test_a_query_that_is_no_text_is_refused_like_any():
+    with closing(Running()) as application:
+        status, _, answer = application.ask("GET", "/nowhere", b"\x85\xff", [], [])
+    assert (status, json.loads(answer)["detail"][:25]) == (404, "there is nothing at /nowh")
 
 
 def test_an_error_of_ours_shows_an_id_and_nothing_else(client, caplog):

@@ -172,7 +172,7 @@ async def _refuse(request: Request, refusal: Exception) -> Response:
 async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    path = request.scope["path"][:100]  # `request.url` needs the Host header, which may hold any bytes
+    path = request.scope["path"][:100]  # `request.url` decodes the query, which may hold any bytes
     reason = {
         HTTPStatus.NOT_FOUND: f"there is nothing at {path}; /docs says what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{path} does not take {request.method[:20]}",
