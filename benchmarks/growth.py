@@ -1,13 +1,17 @@
-"""How the cost grows with documents, labels, queue and length: a table, and the picture of docs/performance.md.
+"""How the cost grows with documents, labels, queue, length and processes: a table, and docs/performance.md's picture.
 
 Processor time of one thread, the shortest of some runs, so that a busy machine draws the same picture. Not part of
 `make bench`: it writes into the documentation.
 """
 
+import multiprocessing
+import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +21,9 @@ from abalone.config import Config
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import TokenFeed, embed, make_batch, unlabelled
+from abalone.ranks import ALONE, Ranks
 from abalone.training.objectives import Objective
+from abalone.training.processes import join_ranks, make_accelerator
 from benchmarks.measure import Line, show
 from benchmarks.tiny import long_tailed_labels
 
@@ -25,19 +31,28 @@ PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 CPU = torch.device("cpu")
 WIDTH, LAYERS, VOCABULARY, BATCH, TOKENS = 128, 2, 1000, 32, 64
 REPEAT = 5
-Y_TICKS = (30, 100, 300, 1000, 3000)  # milliseconds
+Y_TICKS = (10, 30, 100, 300, 1000, 3000)  # milliseconds
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the four: sizes, and what each costs in seconds."""
+    """One of the curves.
+
+    Args:
+        title: what grows, and what is timed.
+        sizes: how large it is.
+        cost: seconds at a size.
+        shared: whether the work is divided by the size.
+    """
 
     title: str
     sizes: tuple[int, ...]
-    run: Callable[[int], Callable[[], object]]  # from a size to what is timed
+    cost: Callable[[int], float]
+    shared: bool = False
 
-    def seconds(self) -> list[float]:
-        return [_shortest(self.run(size)) for size in self.sizes]
+    def proportion(self, size: int) -> float:
+        """Of the first cost, if nothing but the work counted."""
+        return self.sizes[0] / size if self.shared else size / self.sizes[0]
 
 
 def _shortest(run: Callable[[], object]) -> float:
@@ -66,30 +81,57 @@ def tokens(documents: int, length: int = TOKENS) -> TokenArray:
     return TokenArray(ids, np.arange(documents + 1) * (length - 2), (2,), (3,))
 
 
-def encoding(documents: int) -> Callable[[], object]:
+def encoding(documents: int) -> float:
     model, feed = encoder(), TokenFeed(tokens(documents), unlabelled(documents), TOKENS)
-    return lambda: embed(model, feed, CPU)
+    return _shortest(lambda: embed(model, feed, CPU))
 
 
-def step(labels: int = 100, queue: int = 512, length: int = TOKENS) -> Callable[[], object]:
+def step(labels: int = 100, queue: int = 512, length: int = TOKENS, ranks: Ranks = ALONE) -> float:
     """One step of L_MSC with a full queue, and the update."""
     config = Config(queue_size=queue, max_length=512)
-    objective = Objective(encoder(), labels, "msc", config)
+    objective = Objective(encoder(), labels, "msc", config, ranks)
     adamw = torch.optim.AdamW(objective.parameters())
     feed = TokenFeed(tokens(BATCH, length), long_tailed_labels(BATCH, labels), 512)
-    batch = make_batch(feed, np.arange(BATCH))
+    batch = make_batch(feed, np.arange(BATCH), ranks)
     assert objective.queue is not None
     remembered = torch.from_numpy(long_tailed_labels(queue, labels, seed=1).toarray().astype(bool))
     objective.queue.enqueue(torch.randn(queue, config.projection_dim), remembered)
 
     def run() -> None:
         adamw.zero_grad()
+        objective.before_batch(batch)
         objective(batch).backward()
-        adamw.step()
         objective.after_batch(batch)
+        ranks.average_gradients(list(objective.parameters()))
+        adamw.step()
         objective.after_step()
 
-    return run
+    return _shortest(run)
+
+
+def shared_step(processes: int) -> float:
+    """What one step takes of each of several processes that share its batch."""
+    if processes == 1:
+        return step()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    costs = context.SimpleQueue()
+    started = [context.Process(target=_one_of, args=(index, processes, port, costs)) for index in range(processes)]
+    for process in started:
+        process.start()
+    found: float = max(costs.get() for _ in started)
+    for process in started:
+        process.join()
+    return found
+
+
+def _one_of(index: int, processes: int, port: int, costs: Any) -> None:
+    names = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": processes, "MASTER_PORT": port}
+    os.environ.update({"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in names.items()})
+    torch.set_num_threads(1)
+    costs.put(step(ranks=join_ranks(make_accelerator("cpu", "fp32"))))
 
 
 PANELS = (
@@ -97,20 +139,21 @@ PANELS = (
     Panel("labels: one step", (100, 500, 2_500, 12_500, 50_000), lambda labels: step(labels=labels)),
     Panel("queue: one step", (128, 512, 2048, 8192, 32_768), lambda queue: step(queue=queue)),
     Panel("tokens: one step", (32, 64, 128, 256, 512), lambda length: step(length=length)),
+    Panel("processes: one step, of each", (1, 2, 4, 8), shared_step, shared=True),
 )
 
 
 def draw(costs: list[list[float]]) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 2.9), layout="constrained")
+    figure = Figure(figsize=(12, 2.9), layout="constrained")
     for axes, panel, seconds in zip(figure.subplots(1, len(PANELS)), PANELS, costs, strict=True):
         axes.loglog(panel.sizes, [1000 * s for s in seconds], marker="o", label="measured")
-        first = 1000 * seconds[0] / panel.sizes[0]
-        axes.loglog(panel.sizes, [first * size for size in panel.sizes], ls=":", color="grey", label="in proportion")
+        expected = [1000 * seconds[0] * panel.proportion(size) for size in panel.sizes]
+        axes.loglog(panel.sizes, expected, ls=":", color="grey", label="in proportion")
         axes.set_title(panel.title, fontsize=10)
         axes.set_xticks(panel.sizes, [f"{size:,}" for size in panel.sizes], rotation=40, fontsize=8)
-        axes.set_ylim(25, 5000)  # the same for all, so that they can be compared
+        axes.set_ylim(8, 5000)  # the same for all, so that they can be compared
         axes.set_yticks(Y_TICKS, [f"{tick:,}" for tick in Y_TICKS], fontsize=8)
         axes.minorticks_off()
         axes.grid(alpha=0.3)
@@ -121,7 +164,7 @@ def draw(costs: list[list[float]]) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    costs = [panel.seconds() for panel in PANELS]
+    costs = [[panel.cost(size) for size in panel.sizes] for panel in PANELS]
     draw(costs)
     lines = []
     for panel, seconds in zip(PANELS, costs, strict=True):

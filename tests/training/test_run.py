@@ -15,5 +15,5 @@ def test_a_damaged_identity_is_told(tmp_path, content):
     enter_folder(tmp_path, Config(), corpus, resume=False)
     enter_folder(tmp_path, Config(), corpus, resume=True)
     (tmp_path / IDENTITY).write_bytes(content)
-    with pytest.raises(ValueError, match=r"run\.json is damaged, so the run cannot go on: start anew"):
+    with pytest.raises(ValueError, match=r"run\.json is damaged, so whose run this is cannot be told: start anew"):
         enter_folder(tmp_path, Config(), corpus, resume=True)

@@ -42,8 +42,19 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
             path=folder.parent,
             hint="Set ABALONE_CACHE to a folder with space for all of them.",
         ) from error
+    try:
+        return _read_back(folder)
+    except (ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
+        raise DataError(
+            "what was kept here is damaged", path=folder, hint="Remove the folder; it is made again."
+        ) from error
+
+
+def _read_back(folder: Path) -> tuple[Documents, Path | None]:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    indices, ends, codes = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (INDICES, ENDS, CODES))
+    indices, ends, codes = (
+        np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES)
+    )
     documents = Documents(
         MappedTexts(folder),
         LabelLists(facts["names"], indices, ends),
