@@ -1,17 +1,20 @@
-"""`python -m benchmarks` runs every part, `python -m benchmarks losses data` runs some."""
+"""`python -m benchmarks` runs every part but `growth`, `python -m benchmarks losses data` runs some."""
 
 from argparse import ArgumentParser
 from importlib import import_module
 
-PARTS = ("losses", "probe", "data", "tokens", "pretraining", "prediction", "export", "serve")
+PARTS = ("losses", "probe", "data", "tokens", "pretraining", "prediction", "export", "serve", "scale")
+ASKED = ("growth",)  # draws a picture of the documentation, so only if it is asked for
 
 
 def main() -> None:
     parser = ArgumentParser(prog="python -m benchmarks", description="What things cost, beside a plain way.")
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"any of {', '.join(PARTS)}; all by default")
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"any of {', '.join(PARTS)}; all by default. And: {', '.join(ASKED)}"
+    )
     asked = parser.parse_args().parts
-    if unknown := [part for part in asked if part not in PARTS]:
-        parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if unknown := [part for part in asked if part not in PARTS + ASKED]:
+        parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS + ASKED)}")
     for part in asked or PARTS:
         import_module(f"benchmarks.{part}").main()
 

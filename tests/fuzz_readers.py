@@ -8,6 +8,7 @@ import os
 import random
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -304,7 +305,7 @@ def cached_tokens() -> bytes:
     import numpy as np
 
     offsets, ids = np.array([0, 2, 5], np.int64), np.arange(5, dtype=np.uint16)
-    return _header(offsets, ids.dtype, (1,), (2,)) + offsets.tobytes() + ids.tobytes()
+    return _header(offsets, ids.dtype, (1,), (2,), zlib.crc32(ids.data)) + offsets.tobytes() + ids.tobytes()
 
 
 def check_cached_tokens(numbers: Numbers, place: Path) -> None:

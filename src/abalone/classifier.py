@@ -1,7 +1,8 @@
 """The front door for Python: a scikit-learn estimator from texts to label lists."""
 
-import shutil
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -15,7 +16,10 @@ from abalone.config import Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
+from abalone.data.partial import remove_folder
+from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.launch import is_main
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -56,6 +60,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     ) -> "AbaloneClassifier":
         """Train on texts and their labels.
 
+        In a script that `torchrun` or `accelerate launch` started in several processes, all of them call this alike;
+        they train one model, and each has it in the end.
+
         Args:
             texts: the documents.
             labels: a list of label names for each text, or a 0/1 matrix [n, L], dense or sparse.
@@ -74,24 +81,31 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self, corpus: Corpus, *, run_folder: str | Path | None = None, resume: bool = False
     ) -> "AbaloneClassifier":
         """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
-        from abalone.training.interruption import TrainingInterrupted
+        from abalone.ranks import RankLostError
+        from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit
-        from abalone.training.run import fingerprint
+        from abalone.training.run import fingerprint, how_to_go_on
 
         config = self._config()
         # The default is found again by an interrupted run with the same data and settings.
         own = cache_dir() / "runs" / fingerprint(config, corpus)[:16]
         folder = own if run_folder is None else Path(run_folder)
-        try:
-            self.predictor_ = fit(config, corpus, folder, resume=resume)
-        except KeyboardInterrupt as stop:
-            saved = any(folder.glob("*/resume.safetensors"))
-            where = f"it can go on from {folder}" if saved else "nothing was saved yet"
-            interrupted = TrainingInterrupted(str(stop) or f"training stopped; {where}")
-            interrupted.add_note("Call fit again with the same data and settings, and resume=True.")
-            raise interrupted from None
-        if run_folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        advice = "Call fit again with the same data and settings, and resume=True."
+        with told_to_stop(), _warnings_of_main_only():
+            try:
+                self.predictor_ = fit(config, corpus, folder, resume=resume)
+            except (KeyboardInterrupt, TrainingTerminated) as stop:
+                kind = TrainingInterrupted if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
+                stopped = kind(str(stop) or f"training stopped; {how_to_go_on(folder)}")
+                stopped.add_note(advice)
+                raise stopped from None
+            except RankLostError as lost:
+                elsewhere = f"checkpoints are in {folder} on the machine of the main process"
+                alone = RankLostError(f"{lost}; {how_to_go_on(folder) if folder.exists() else elsewhere}")
+                alone.add_note(advice)
+                raise alone from lost
+        if run_folder is None and is_main():
+            remove_folder(folder)
         return self
 
     def _config(self) -> Config:
@@ -112,9 +126,12 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def predict(self, texts: Sequence[str]) -> list[list[str]] | np.ndarray:
         """Label names for each text; a 0/1 matrix if it was trained on one without names."""
-        probabilities = self.predict_proba(texts)
-        chosen = self.predictor_.decision.labels(probabilities)
-        return self.predictor_.names(chosen) if self.predictor_.answers_in_names else chosen.astype(np.int64)
+        check_is_fitted(self, "predictor_")
+        predictor = self.predictor_
+        chosen = predictor.decision.given(predictor.scores(read_texts(texts)))
+        if not predictor.answers_in_names:
+            return chosen[EVERY, EVERY].astype(np.int64)
+        return [names for rows in row_blocks(chosen.shape) for names in predictor.names(chosen[rows, EVERY])]
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings [n, h]."""
@@ -131,9 +148,10 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on a split whose label columns are those of the model, overall and label by label."""
-        probabilities = self.predict_proba(split.texts)
+        check_is_fitted(self, "predictor_")
         decision = self.predictor_.decision
-        predictions = decision.labels(probabilities)
+        probabilities = self.predictor_.scores(read_texts(split.texts))
+        predictions = decision.given(probabilities)
         frequencies = np.array(self.predictor_.story["statistics"]["frequencies"])
         overall = evaluate(split.labels, predictions, probabilities=probabilities, frequencies=frequencies)
         return overall, per_label(split.labels, predictions, self.label_names, frequencies, decision.thresholds.values)
@@ -143,11 +161,15 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self.evaluate(texts, labels)["macro_f1"]
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model folder; an old one of that name stays whole until the new one is complete."""
+        """Write the model folder; an old one of that name stays whole until the new one is complete.
+
+        Of several processes that were launched together only the main one writes.
+        """
         from abalone.model.folder import save
 
         check_is_fitted(self, "predictor_")
-        save(self.predictor_, folder)
+        if is_main():
+            save(self.predictor_, folder)
 
     def push_to_hub(self, name: str, *, private: bool | None = None, token: str | None = None) -> str:
         """Write the model folder, with its card, to the Hugging Face hub; returns its address there.
@@ -180,3 +202,12 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         model = cls(**predictor.config.to_dict())
         model.predictor_ = predictor
         return model
+
+
+@contextmanager
+def _warnings_of_main_only() -> Iterator[None]:
+    """What is said of the data and the settings is true of all processes, and one says it."""
+    with warnings.catch_warnings():
+        if not is_main():
+            warnings.simplefilter("ignore")
+        yield

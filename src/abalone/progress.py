@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sized
 from time import monotonic
 from typing import TypeVar
 
+from abalone.launch import is_main
+
 T = TypeVar("T")
 
 PATIENCE = 2.0  # seconds a person waits without wondering
@@ -21,7 +23,7 @@ def track(iterable: Iterable[T], description: str, total: float | None = None) -
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not (console.is_terminal and is_main()):
         yield from iterable
         return
 

@@ -202,6 +202,12 @@ def test_bad_files_are_refused_with_the_line(name, content, told, model, tmp_pat
     assert told in result.stderr
 
 
+def test_what_comes_before_a_bad_row_of_a_file_is_answered(model, tmp_path):
+    (tmp_path / "texts.jsonl").write_text('{"text": "w1"}\n{"text": "w2"}\n{"text": ""}\n')
+    result = run(model, tmp_path / "texts.jsonl")
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 2)
+
+
 def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, monkeypatch):
     content = b'w1\n{"body": "w2"}\n{"head": "w3"}\nw4\n'
     result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--text-column", "body")
@@ -260,3 +266,65 @@ def test_half_precision_by_name_is_near(model, tmp_path):
     for exact, near in zip(answers["fp32"], answers["bf16"], strict=True):
         assert near != exact
         assert near == pytest.approx(exact, abs=1e-2)
+
+
+def test_a_folder_of_answers(model, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    command = (model, tmp_path / "texts.txt", "--probabilities", "-o", tmp_path / "answers", "--part-size", 50)
+    done = run(*command)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{len(TEXTS)} texts answered in {tmp_path / 'answers'}\n"
+    parts = sorted((tmp_path / "answers").glob("part-*.jsonl"))
+    in_parts = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+    printed = answers(run(model, tmp_path / "texts.txt", "--probabilities"))
+    assert [answer["labels"] for answer in in_parts] == [answer["labels"] for answer in printed]
+    for one, other in zip(in_parts, printed, strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    again = run(*command)
+    assert again.exit_code == 2
+    assert (
+        again.stderr
+        == f"error: {tmp_path / 'answers'} holds predictions: go on with --resume, or give another folder\n"
+    )
+    assert run(*command, "--resume").exit_code == 0
+    changed = run(*command[:-1], 60, "--resume")
+    assert changed.exit_code == 2
+    assert "was begun otherwise: part_size was 50 and is 60" in changed.stderr
+
+
+def test_a_stream_to_a_folder_of_answers(model, tmp_path, monkeypatch):
+    content = "\n".join(TEXTS[:30]).encode()
+    done = from_stdin(content, tmp_path, monkeypatch, model, "-", "-o", tmp_path / "a", "--format", "parquet")
+    assert done.exit_code == 0, done.stderr
+    assert [path.name for path in sorted((tmp_path / "a").iterdir())] == ["manifest.json", "part-00000.parquet"]
+    assert (
+        from_stdin(
+            content, tmp_path, monkeypatch, model, "-", "-o", tmp_path / "a", "--format", "parquet", "--resume"
+        ).exit_code
+        == 0
+    )
+
+
+@pytest.mark.parametrize("option", [("--resume",), ("--part-size", 5), ("--format", "parquet")])
+def test_options_of_a_folder_of_answers_need_one(option, model):
+    result = run(model, "-", *option)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: --resume, --part-size and --format go with --output, a folder for files of answers\n",
+    )
+
+
+def test_a_bad_row_leaves_the_parts_before_it(model, tmp_path):
+    rows = [json.dumps({"text": text}) for text in TEXTS[:30]]
+    (tmp_path / "texts.jsonl").write_text("\n".join([*rows[:25], '{"text": ""}', *rows[26:]]))
+    command = (model, tmp_path / "texts.jsonl", "-o", tmp_path / "answers", "--part-size", 10)
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "texts.jsonl:26: no text in column 'text'" in result.stderr
+    assert sorted(path.name for path in (tmp_path / "answers").glob("part*")) == [
+        "part-00000.jsonl",
+        "part-00001.jsonl",
+    ]
+    (tmp_path / "texts.jsonl").write_text("\n".join(rows))
+    assert run(*command, "--resume").exit_code == 0
+    assert len((tmp_path / "answers" / "part-00002.jsonl").read_text().splitlines()) == 10

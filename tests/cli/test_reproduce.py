@@ -164,7 +164,7 @@ def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         end = time.monotonic() + PATIENCE
-        while not list((tmp_path / "cache").glob("experiments/runs/*/pretraining/validation_loss.safetensors")):
+        while not list((tmp_path / "cache").glob("experiments/runs/*/pretraining/epoch-*.safetensors")):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < end
             time.sleep(0.005)
@@ -244,3 +244,17 @@ def test_a_corpus_without_a_test_split(workshop, tmp_path):
     result = run(*arguments)
     assert result.exit_code == 2
     assert "the test split of train is empty" in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_told_to_stop_it_says_that_it_can_go_on(number, status, workshop, tmp_path, monkeypatch):
+    def told(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    monkeypatch.setattr("abalone.experiments.reproduce.run_experiments", told)
+    result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL))
+    signal.signal(signal.SIGTERM, before)
+    assert result.exit_code == status, result.output
+    assert "stopped; the same command goes on where it was" in result.stderr

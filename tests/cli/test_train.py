@@ -95,22 +95,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(workshop):
-    """Model folders of whole runs by objective, made when they are asked for."""
-    made: dict[str, Path] = {}
-
-    def folder(objective: str) -> Path:
-        if objective not in made:
-            output = workshop / f"whole-{objective}"
-            result = run(*command(workshop, output, "--objective", objective))
-            assert result.exit_code == 0, result.output
-            made[objective] = output
-        return made[objective]
-
-    return folder
-
-
 def test_train_end_to_end(start, workshop, tmp_path):
     output = tmp_path / "new" / "model"
     process = start(command(workshop, output, "--epochs", "2", "--no-calibrate", "--objective=bce", "--seed", "7"))
@@ -130,16 +114,27 @@ def test_train_end_to_end(start, workshop, tmp_path):
 
 
 def standing(checkpoint: Path) -> dict[str, Any]:
-    """How far a run was. The file is read at once, since it may be replaced at any time."""
-    content = checkpoint.read_bytes()
+    """How far a run was. The file is read at once, since it may be replaced at any time.
+
+    It is whole under one of its two names at every moment.
+    """
+    before = checkpoint.with_name("resume-before.safetensors")
+    content = (checkpoint if checkpoint.exists() else before).read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return json.loads(header["__metadata__"]["notes"])["standing"]
+
+
+def reached(checkpoint: Path) -> int:
+    try:
+        return int(standing(checkpoint)["step"])
+    except FileNotFoundError:  # nothing yet, or in the moment between its two names
+        return 0
 
 
 def wait_for_step(process: subprocess.Popen[str], checkpoint: Path, step: int) -> None:
     """Until the checkpoint of that step, or of a later one, is on the disk."""
     deadline = time.monotonic() + PATIENCE
-    while not (checkpoint.exists() and standing(checkpoint)["step"] >= step):
+    while reached(checkpoint) < step:
         assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
         assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
         time.sleep(0.002)
@@ -164,10 +159,10 @@ def assert_went_on(before: list[dict[str, float]], after: list[dict[str, float]]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize(("objective", "stage", "step"), [("msc", "pretraining", 27), ("bce", "training", 33)])
-def test_killed_and_resumed_is_uninterrupted(objective, stage, step, start, workshop, uninterrupted, tmp_path):
-    output = tmp_path / "model"
-    arguments = command(workshop, output, "--objective", objective)
+def test_killed_and_resumed_is_uninterrupted(start, workshop, tmp_path):
+    output, whole, stage, step = tmp_path / "model", workshop / "whole", "training", 33
+    arguments = command(workshop, output, "--objective", "bce")
+    assert run(*command(workshop, whole, "--objective", "bce")).exit_code == 0
     checkpoint = tmp_path / "model.training" / stage / "resume.safetensors"
 
     process = start(arguments)
@@ -177,37 +172,15 @@ def test_killed_and_resumed_is_uninterrupted(objective, stage, step, start, work
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert not output.exists()
-    reached = standing(checkpoint)
-    assert step <= reached["step"] < EPOCHS * STEPS_AN_EPOCH
+    saved = standing(checkpoint)
+    assert step - 1 <= saved["step"] < EPOCHS * STEPS_AN_EPOCH  # one less in the moment between its two names
 
     resumed = start([*arguments, "--resume"])
     _, told = resumed.communicate(timeout=PATIENCE)
     assert resumed.returncode == 0, told
-    assert_went_on(reached["history"], history(output, stage))
-    assert_same_model(output, uninterrupted(objective))
+    assert_went_on(saved["history"], history(output, stage))
+    assert_same_model(output, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_says_how_to_go_on(start, workshop, uninterrupted, tmp_path):
-    output = tmp_path / "model"
-    checkpoint = tmp_path / "model.training" / "pretraining" / "resume.safetensors"
-    arguments = command(workshop, output, "--objective", "msc")
-    process = start(arguments)
-    wait_for_step(process, checkpoint, 33)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, told
-    reached = standing(checkpoint)
-    assert f"stopped after step {reached['step']}; it can go on from {checkpoint.parent}" in told
-    assert "Run the same command with --resume to go on." in told
-    assert "Traceback" not in told
-    assert not output.exists()
-
-    result = run(*arguments, "--resume")
-    assert result.exit_code == 0, result.output
-    assert_went_on(reached["history"], history(output, "pretraining"))
-    assert_same_model(output, uninterrupted("msc"))
 
 
 def test_ctrl_c_outside_of_training_says_how_to_go_on_too(workshop, tmp_path, monkeypatch):
@@ -349,11 +322,41 @@ def test_without_resume_it_starts_anew(unfinished, workshop, tmp_path):
     assert not unfinished.exists()
 
 
-def test_a_damaged_checkpoint_is_named(unfinished, workshop, tmp_path):
-    checkpoint = unfinished / "pretraining" / "resume.safetensors"
+@pytest.mark.filterwarnings("always")
+def test_a_damaged_checkpoint_is_told_and_the_one_before_used(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    checkpoint = stage / "resume.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
     result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
-    assert_refused(result, f"error: the checkpoint {checkpoint} is damaged", "remove it to start again")
+    assert result.exit_code == 0, result.output
+    before = stage / "resume-before.safetensors"
+    assert f"warning: the checkpoint {checkpoint} is damaged (" in result.stderr
+    assert f"; going on from the one before it, {before}" in result.stderr
+
+
+def test_with_no_checkpoint_that_is_whole_it_says_what_to_do(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    for checkpoint in stage.glob("resume*"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, "error: the checkpoint", "is damaged", f"remove the folder {stage} to do this stage again")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fingerprint": 3, "settings": {}}', "\0\0"])
+def test_a_damaged_identity_is_told(content, unfinished, workshop, tmp_path):
+    (unfinished / "run.json").write_text(content)
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, f"error: {unfinished / 'run.json'} is damaged", "start anew, without --resume")
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_run_that_was_killed_while_it_started_anew_is_no_obstacle(unfinished, workshop, tmp_path):
+    (unfinished / "run.json").unlink()  # the first thing to go
+    (unfinished / ".run.json.0123.abalone-partial").write_text("{")
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert result.exit_code == 0, result.output
+    assert "there is no run to go on with" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.filterwarnings("always")

@@ -1,11 +1,13 @@
+import errno
 import os
+import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from abalone.data.cache import PARTIAL, build_once, cache_dir, source_key, written_whole
+from abalone.data.cache import build_once, cache_dir, source_key, written_whole
 from abalone.data.errors import DataError
 
 
@@ -86,15 +88,40 @@ def test_of_builds_at_once_one_wins_and_all_use_it(tmp_path):
     assert (tmp_path / "cache" / "by").exists()
 
 
-@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path, make):
-    old, young = (tmp_path / f".{age}{PARTIAL}" for age in ("old", "young"))
-    for left in (old, young):
-        make(left)
-    if old.is_dir():
-        (old / "half").touch()
-    os.utime(old, (0, 0))
-    with written_whole(tmp_path / "result"):
-        pass
-    assert not old.exists()
-    assert young.exists()
+def test_what_was_there_can_be_kept(tmp_path):
+    path, before = tmp_path / "state", tmp_path / "state-before"
+    for content in (b"1", b"2", b"3"):
+        with written_whole(path, keep_as=before) as file:
+            file.write(content)
+    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
+
+    def fail() -> None:
+        with written_whole(path, keep_as=before) as file:
+            file.write(b"4")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device") as failure:
+        fail()
+    assert failure.value.filename == str(path)  # a write does not know its file, and a person must
+    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_it_returns(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        done.append(f"sync {kind} of {os.fstat(descriptor).st_size if kind == 'file' else 'names'}")
+        fsync(descriptor)
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        done.append(f"name {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    with written_whole(tmp_path / "result") as file:
+        file.write(b"12345")
+    assert done == ["sync file of 5", "name result", "sync folder of names"]

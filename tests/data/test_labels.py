@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abalone.data.labels import (
-    are_bit_vectors,
+    BitVectors,
     differing_by_case,
     find_separators,
     in_order,
@@ -97,6 +97,13 @@ def test_joining_and_splitting_give_the_names_back(documents, separator):
     assert found == ([separator] if any(len(names) > 1 for names in documents) else [])
     stripped = [tuple(name.strip() for name in names) for names in documents]
     assert [split_cell(cell, found[0] if found else None) for cell in cells] == stripped
+
+
+def are_bit_vectors(cells) -> bool:
+    seen = BitVectors()
+    for cell in cells:
+        seen.see(cell)
+    return seen.all
 
 
 def test_bit_vectors_are_told_from_lists_of_labels():

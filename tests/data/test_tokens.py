@@ -220,6 +220,12 @@ def change_offset(file: Path) -> None:
     file.write_bytes(content)
 
 
+def change_id(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
 def change_metadata(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"[2]", b"[3]", 1))
 
@@ -228,7 +234,9 @@ def not_json(file: Path) -> None:
     file.write_bytes(b"\xff" * file.stat().st_size)
 
 
-@pytest.mark.parametrize("damage", [truncate, cut_header, empty, lengthen, change_offset, change_metadata, not_json])
+@pytest.mark.parametrize(
+    "damage", [truncate, cut_header, empty, lengthen, change_offset, change_id, change_metadata, not_json]
+)
 def test_a_damaged_file_is_made_again(damage, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     expected = tokenize(TEXTS, tokenizer, cache=None)
     tokenize(TEXTS, tokenizer, cache=tmp_path)

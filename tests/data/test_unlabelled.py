@@ -41,6 +41,14 @@ def test_texts_of_a_folder(tmp_path):
     assert list(read_texts(tmp_path)) == ["one", "two"]
 
 
+def test_texts_of_a_pattern(tmp_path):
+    for name, text in (("b-1.jsonl", "two"), ("b-0.jsonl", "one"), ("c-0.jsonl", "not asked for")):
+        (tmp_path / name).write_text(json.dumps({"text": text}))
+    assert list(read_texts(tmp_path / "b-*.jsonl")) == ["one", "two"]
+    with pytest.raises(DataError, match=r"x-\*\.jsonl: there is no such file"):
+        list(read_texts(tmp_path / "x-*.jsonl"))
+
+
 def test_texts_come_as_they_are_read(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": 2}\n')
     texts = read_texts(tmp_path / "a.jsonl")

@@ -64,6 +64,24 @@ def test_a_line_that_is_no_result_is_told_by_number(path, line):
         Results(path, "corpus")
 
 
+def test_a_number_that_has_changed_is_told(path):
+    results = Results(path, "corpus")
+    finish(results, RUN, 0.75)
+    finish(results, OTHER, 0.515625)
+    whole = path.read_text()
+    path.write_text(whole.replace("0.515625", "0.615625"))
+    with pytest.raises(ValueError, match=r"results\.jsonl:2: this result is damaged: its checksum is another"):
+        Results(path, "corpus")
+    spaced = "".join(json.dumps(json.loads(line), separators=(",", ":")) + "\n" for line in whole.splitlines())
+    path.write_text(spaced)  # another tool may write it otherwise
+    assert Results(path, "corpus").validation_micro_f1(OTHER) == 0.515625
+    changed = [json.loads(line) for line in whole.replace("0.515625", "0.615625").splitlines()]
+    for changed_record in changed:  # a person's own change, or an older version's
+        del changed_record["checksum"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in changed))
+    assert Results(path, "corpus").validation_micro_f1(OTHER) == 0.615625
+
+
 def test_results_of_an_older_version_are_found(path):
     stored = record(RUN, "corpus")
     del stored["config"]["max_chunks"]  # came later, with the default as what was done before

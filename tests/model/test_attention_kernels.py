@@ -38,6 +38,10 @@ def _batch(lengths: tuple[int, ...] = LENGTHS) -> tuple[Tensor, Tensor]:
     return qkv, starts
 
 
+def _bias() -> Tensor:
+    return torch.zeros(3 * HEADS * D, device=DEVICE, dtype=DTYPE)
+
+
 def _seed(value: int = 7) -> Tensor:
     return torch.tensor([value], device=DEVICE)
 
@@ -67,7 +71,7 @@ def _kept(starts: Tensor, longest: int, seed: Tensor, dropout: float) -> list[Te
         qkv = torch.zeros(tokens, 3, HEADS, D)
         for column in range(D):
             qkv[positions == first + column, 2, :, column] = 1
-        out = packed_attention(qkv.to(DEVICE, DTYPE), starts, longest, seed, dropout).cpu().double()
+        out = packed_attention(qkv.to(DEVICE, DTYPE), _bias(), starts, longest, seed, dropout).cpu().double()
         for factors, piece in zip(kept, out.view(tokens, HEADS, D).split(lengths), strict=True):
             length = len(piece)
             width = max(0, min(D, length - first))
@@ -86,7 +90,8 @@ def test_values_and_gradients_are_those_of_plain_attention(dropout: float) -> No
     kept = _kept(starts, 70, _seed(), dropout) if dropout else None
     exact = qkv.cpu().double().requires_grad_()
     qkv.requires_grad_()
-    got, wanted = packed_attention(qkv, starts, 70, _seed(), dropout), _expected(exact, starts.cpu(), kept)
+    bias = _bias().requires_grad_()
+    got, wanted = packed_attention(qkv, bias, starts, 70, _seed(), dropout), _expected(exact, starts.cpu(), kept)
     grad = torch.randn(wanted.shape).to(DEVICE, DTYPE)
     got.backward(grad)
     wanted.backward(grad.cpu().double())
@@ -95,6 +100,10 @@ def test_values_and_gradients_are_those_of_plain_attention(dropout: float) -> No
     assert _distance(got.detach(), wanted.detach()) < NEAR
     for part in range(3):
         assert _distance(qkv.grad[:, part], exact.grad[:, part]) < NEAR
+    assert bias.grad is not None
+    assert _distance(bias.grad.view(3, HEADS, D)[::2], exact.grad.sum(0)[::2]) < NEAR
+    # That of the keys is nothing: a softmax does not change when all scores do by the same.
+    assert bias.grad.view(3, HEADS, D)[1].abs().max() < NEAR * bias.grad.abs().max()
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp2")  # in rows beyond a piece's end, never stored
@@ -105,7 +114,7 @@ def test_large_scores_stay_finite() -> None:
     qkv[:, :2] *= torch.tensor([40.0, -40.0], device=DEVICE, dtype=DTYPE)[None, :, None, None]
     qkv[:, 1] = -qkv[:, 0]  # every score of a token with itself is far below zero
     qkv.requires_grad_()
-    out = packed_attention(qkv, starts, 70, _seed())
+    out = packed_attention(qkv, _bias(), starts, 70, _seed())
     out.sum().backward()
     assert out.isfinite().all()
     assert qkv.grad is not None
@@ -117,7 +126,7 @@ def test_the_same_values_are_dropped_whatever_the_tiles(monkeypatch: pytest.Monk
     results = []
     for tiles in (Tiles(16, 16, 4, 1), Tiles(64, 32, 4, 1), Tiles(32, 128, 4, 1)):
         monkeypatch.setattr(attention_kernels, "FORWARD", tiles)
-        results.append(packed_attention(qkv, starts, 70, _seed(), 0.3).cpu().double())
+        results.append(packed_attention(qkv, _bias(), starts, 70, _seed(), 0.3).cpu().double())
     assert _distance(results[1], results[0]) < NEAR
     assert _distance(results[2], results[0]) < NEAR
 
@@ -154,10 +163,10 @@ def test_pieces_heads_and_seeds_drop_different_values() -> None:
 def test_a_captured_graph_drops_other_values_when_the_seed_changes() -> None:
     qkv, starts = _batch()
     seed = _seed(1)
-    packed_attention(qkv, starts, 70, seed, 0.3)  # compiles
+    packed_attention(qkv, _bias(), starts, 70, seed, 0.3)  # compiles
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = packed_attention(qkv, starts, 70, seed, 0.3)
+        out = packed_attention(qkv, _bias(), starts, 70, seed, 0.3)
     results = []
     for value in (1, 2, 1):
         seed.fill_(value)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from abalone import AbaloneClassifier, __version__
+from abalone.data import partial
 from abalone.model.folder import load, refuse_foreign, save, whole_folder
 
 NAMES = ["Größe", "b/c", "[d]", "e", "f"]
@@ -35,6 +37,13 @@ def predictor(tmp_path_factory):
 def folder(predictor, tmp_path):
     save(predictor, tmp_path / "model")
     return tmp_path / "model"
+
+
+@pytest.fixture
+def unsummed(folder):
+    """As one that a person has changed."""
+    (folder / "SHA256SUMS").unlink()
+    return folder
 
 
 def test_it_is_all_there(predictor, folder):
@@ -85,10 +94,10 @@ def test_labels_may_be_a_matrix(predictor, folder, tmp_path):
 @pytest.mark.parametrize(
     "damage", ["", "{", '{"label_names": ', "\0" * 20, "[]", '{"config": {}}', "[" * 5000, "9" * 5000]
 )
-def test_a_damaged_description_is_named(damage, folder):
-    (folder / "abalone.json").write_text(damage)
-    with pytest.raises(ValueError, match=rf"{folder / 'abalone.json'} is damaged"):
-        load(folder)
+def test_a_damaged_description_is_named(damage, unsummed):
+    (unsummed / "abalone.json").write_text(damage)
+    with pytest.raises(ValueError, match=rf"{unsummed / 'abalone.json'} is damaged"):
+        load(unsummed)
 
 
 @pytest.mark.parametrize("name", ["abalone.json", "head.safetensors", "model.safetensors", "tokenizer.json"])
@@ -96,6 +105,52 @@ def test_a_file_that_is_missing_is_no_half_model(name, folder):
     (folder / name).unlink()
     with pytest.raises((FileNotFoundError, ValueError), match=name.split(".")[0]):
         load(folder)
+
+
+def test_any_file_that_is_not_what_was_written_is_named(folder):
+    """A wrong digit in a threshold or a weight would answer, and answer wrongly."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("README.md", "SHA256SUMS")]
+    assert len(files) > 8
+    for file in files:
+        whole = file.read_bytes()
+        for damaged in (whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:], whole[:-5], b""):
+            file.write_bytes(damaged)
+            with pytest.raises(ValueError, match=rf"{file} is damaged: it is not what was written"):
+                load(folder)
+        file.write_bytes(whole)
+    load(folder)
+    (folder / "README.md").write_text("my own words")
+    load(folder)
+
+
+def test_sums_are_those_of_other_tools_and_may_be_removed(folder):
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder).returncode == 0
+    about = (folder / "abalone.json").read_text(encoding="utf-8")
+    (folder / "abalone.json").write_text(about.replace("Größe", "Länge"), encoding="utf-8")  # a person's own change
+    with pytest.raises(ValueError, match=f"if you changed the file yourself, remove {folder / 'SHA256SUMS'}"):
+        load(folder)
+    (folder / "SHA256SUMS").unlink()
+    assert "Länge" in load(folder).label_names
+
+
+@pytest.mark.parametrize("line", ["", "no sum", "0" * 64 + "  ../../etc/passwd", "0" * 64 + "  /etc/passwd", "\0\xff"])
+def test_sums_that_are_damaged_or_made_up(line, folder):
+    with (folder / "SHA256SUMS").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(ValueError, match="is damaged"):
+        load(folder)
+
+
+def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_path):
+    folder.rename(tmp_path / f".model.0123{partial.ASIDE}")
+
+    def fail():
+        with whole_folder(folder):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fail()
+    assert load(folder).label_names == tuple(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -112,28 +167,28 @@ def test_a_file_that_is_missing_is_no_half_model(name, folder):
         ({"answers_in_names": "yes"}, r"it\['answers_in_names'\] is str"),
     ],
 )
-def test_a_description_that_does_not_fit_is_told(change, told, folder):
-    about = json.loads((folder / "abalone.json").read_text(encoding="utf-8"))
-    (folder / "abalone.json").write_text(json.dumps(about | change), encoding="utf-8")
-    with pytest.raises(ValueError, match=rf"{folder}.* is damaged: .*{told}"):
-        load(folder)
+def test_a_description_that_does_not_fit_is_told(change, told, unsummed):
+    about = json.loads((unsummed / "abalone.json").read_text(encoding="utf-8"))
+    (unsummed / "abalone.json").write_text(json.dumps(about | change), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"{unsummed}.* is damaged: .*{told}"):
+        load(unsummed)
 
 
-def test_parts_of_other_models_are_refused(folder):
-    decision = json.loads((folder / "abalone.json").read_text(encoding="utf-8"))["decision"]
+def test_parts_of_other_models_are_refused(unsummed):
+    decision = json.loads((unsummed / "abalone.json").read_text(encoding="utf-8"))["decision"]
     assert any(decision["mixture"].values())
-    shutil.rmtree(folder / "lexical")
-    (folder / "neighbours.safetensors").unlink()
+    shutil.rmtree(unsummed / "lexical")
+    (unsummed / "neighbours.safetensors").unlink()
     with pytest.raises(ValueError, match="is mixed in, and not there"):
-        load(folder)
+        load(unsummed)
 
 
-def test_indices_that_point_out_of_a_matrix_are_not_followed(folder):
-    tensors = load_file(folder / "neighbours.safetensors")
+def test_indices_that_point_out_of_a_matrix_are_not_followed(unsummed):
+    tensors = load_file(unsummed / "neighbours.safetensors")
     tensors["labels.indices"][3] = 10**9
-    save_file(tensors, folder / "neighbours.safetensors")
-    with pytest.raises(ValueError, match=rf"{folder} is damaged"):
-        load(folder)
+    save_file(tensors, unsummed / "neighbours.safetensors")
+    with pytest.raises(ValueError, match=rf"{unsummed} is damaged"):
+        load(unsummed)
 
 
 def test_a_device_that_is_none_is_no_damage(folder):
@@ -179,9 +234,10 @@ def test_an_error_while_writing_leaves_the_old_one(folder, tmp_path):
 def test_an_error_while_taking_its_place_leaves_the_old_one(folder, tmp_path, monkeypatch):
     before = content(folder)
     rename = type(folder).rename
+    monkeypatch.setattr(partial, "_exchange", lambda one, other: False)
 
     def refused(self, target):
-        if self.suffix == ".partial":
+        if self.suffix == partial.PARTIAL:
             raise PermissionError(13, "Permission denied")
         return rename(self, target)
 

@@ -65,8 +65,8 @@ def test_up_and_down_again(classifier, hub, tmp_path):
     again = AbaloneClassifier.from_pretrained("me/model", revision="v1", device="cpu")
     assert hub[-1] == ("download", "me/model", "v1")
     np.testing.assert_array_equal(again.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
-    fetched = {path.suffix for path in (tmp_path / "downloaded").rglob("*") if path.is_file()}
-    assert fetched == {".json", ".safetensors", ".md"}
+    fetched = {path.suffix or path.name for path in (tmp_path / "downloaded").rglob("*") if path.is_file()}
+    assert fetched == {".json", ".safetensors", ".md", "SHA256SUMS"}
 
 
 def test_a_folder_of_that_name_comes_first(classifier, hub, tmp_path):

@@ -54,11 +54,12 @@ def test_embeddings_are_computed_once_for_a_model_and_its_texts(corpus, model):
     assert embed.calls == 2
 
 
-def test_a_damaged_cache_is_made_again(corpus, model, tmp_path):
+@pytest.mark.parametrize("damage", [lambda c: c[:-5], lambda c: c[:-9] + bytes([c[-9] ^ 1]) + c[-8:], lambda c: b""])
+def test_a_damaged_cache_is_made_again(damage, corpus, model, tmp_path):
     embed = Embedder()
     Evidence.of(corpus, embed, model)
     (cached,) = (tmp_path / "cache" / "evidence").iterdir()
-    cached.write_bytes(cached.read_bytes()[:-5])
+    cached.write_bytes(damage(cached.read_bytes()))
     (near,) = Evidence.of(corpus, embed, model).nearest(np.array([[1.0, 0.1]]), 1)
     assert embed.calls == 2
     assert near[0].text == "nearer still"

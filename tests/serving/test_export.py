@@ -162,6 +162,7 @@ def test_the_command_speaks_in_options(classifier, tmp_path):
     about["decision"]["mixture"] = {"lexical": 0.5}
     (tmp_path / "model" / "abalone.json").write_text(json.dumps(about))
     LexicalModel().fit(TEXTS, LABELS).save(tmp_path / "model" / "lexical")
+    (tmp_path / "model" / "SHA256SUMS").unlink()
     result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
     assert "leave them out with --neural-only" in result.stderr

@@ -4,10 +4,18 @@ import resource
 
 import pytest
 import torch
+from safetensors.torch import load_file, save
 from torch import nn
 
 from abalone.model.queue import MemoryQueue
-from abalone.training.checkpoint import load_tensors, restore_training_state, save_tensors, training_state
+from abalone.training.checkpoint import (
+    DamagedError,
+    check_tensors,
+    load_tensors,
+    restore_training_state,
+    save_tensors,
+    training_state,
+)
 
 
 class Toy(nn.Module):
@@ -105,26 +113,74 @@ def test_the_state_names_everything():
     torch.testing.assert_close(state["random.cpu"], torch.get_rng_state())
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: b"\0" * len(content),
-        lambda content: content[: len(content) // 2],
-        lambda content: content[:-1],
-        lambda content: b"PK\3\4" + content,
-        lambda content: content.replace(b'{\\"epoch', b'[\\"epoch'),
-    ],
-    ids=["empty", "zeros", "half", "a byte less", "something else", "notes"],
-)
-def test_a_damaged_file_is_named(damage, tmp_path):
+@pytest.fixture
+def checkpoint(tmp_path):
+    """One of every kind of tensor, so small that every byte of it can be tried."""
     path = tmp_path / "resume.safetensors"
-    save_tensors(path, {"weight": torch.randn(10)}, {"epoch": 1})
-    content = path.read_bytes()
-    assert damage(content) != content
-    path.write_bytes(damage(content))
-    with pytest.raises(ValueError, match=rf"the checkpoint {path} is damaged .*; remove it to start again"):
-        load_tensors(path)
+    tensors = {"weight": torch.randn(3), "step": torch.tensor(2), "switch": torch.tensor([True]), "none": torch.ones(0)}
+    save_tensors(path, tensors, {"epoch": 1})
+    return path
+
+
+def assert_refused(path):
+    for read in (load_tensors, check_tensors):
+        with pytest.raises(DamagedError, match=rf"the checkpoint {path} is damaged \(.+\)"):
+            read(path)
+
+
+def test_any_byte_that_flips_is_noticed(checkpoint):
+    content = checkpoint.read_bytes()
+    for position in range(len(content)):
+        for bit in (1, 0x20, 0x80):  # 0x20: another case of the same letter
+            damaged = bytearray(content)
+            damaged[position] ^= bit
+            checkpoint.write_bytes(damaged)
+            assert_refused(checkpoint)
+
+
+def test_any_cut_is_noticed(checkpoint):
+    content = checkpoint.read_bytes()
+    for length in range(len(content)):
+        checkpoint.write_bytes(content[:length])
+        assert_refused(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 500,
+        b"\xff" * 500,
+        b"PK\3\4 an archive",
+        b"{}",
+        (2).to_bytes(8, "little") + b"{}",
+        (2).to_bytes(8, "little") + b"[]",
+        (4).to_bytes(8, "little") + b"null",
+        save({"weight": torch.ones(2)}),
+        save({"weight": torch.ones(2)}, metadata={"checksum": "00000000", "notes": "{}"}),
+        save({"weight": torch.ones(2)}, metadata={"checksum": "00000000", "notes": "3"}),
+    ],
+)
+def test_a_foreign_file_is_noticed(content, checkpoint):
+    checkpoint.write_bytes(content)
+    assert_refused(checkpoint)
+
+
+def test_a_tail_is_noticed(checkpoint):
+    checkpoint.write_bytes(checkpoint.read_bytes() + b"\0")
+    assert_refused(checkpoint)
+
+
+def test_other_tools_read_it(tmp_path):
+    tensors = {
+        "a": torch.randn(2, 3),
+        "b": torch.arange(3, dtype=torch.uint8),
+        "c": torch.randn(5, dtype=torch.float64),
+    }
+    save_tensors(tmp_path / "state", tensors, {"epoch": 1})
+    found = load_file(tmp_path / "state")
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(found[name], tensor)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):

@@ -17,7 +17,8 @@ from abalone.losses import LOSSES
 from abalone.model.encoder import load_encoder
 from abalone.model.feed import TokenFeed, make_batch
 from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import RESUME, Plan, TrainingDivergedError, learning_rate_factor, train
+from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
+from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
@@ -109,6 +110,35 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize("stop_at", [9, 13, 17])
+def test_with_a_damaged_checkpoint_it_goes_on_from_the_one_before_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
+    whole = make_objective(encoder_folder)
+    expected = run(whole, feed, tmp_path / "whole")
+    broken = make_objective(encoder_folder)
+    after_step, steps = broken.after_step, iter(range(1, 100))
+
+    def fail_in_time():
+        after_step()
+        if next(steps) > stop_at:
+            raise ZeroDivisionError
+
+    broken.after_step = fail_in_time
+    folder = tmp_path / "broken"
+    with pytest.raises(ZeroDivisionError):
+        run(broken, feed, folder, make_plan(checkpoint_seconds=0))
+    notes = [load_tensors(folder / name)[1] for name in (RESUME, BEFORE)]
+    assert [entry["standing"]["step"] for entry in notes] == [stop_at, stop_at - 1]
+    (folder / RESUME).write_bytes((folder / RESUME).read_bytes()[:-100])
+    fresh = make_objective(encoder_folder)
+    with pytest.warns(UserWarning, match=f"{RESUME} is damaged .* going on from the one before it"):
+        standing = run(fresh, feed, folder, resume=True)
+    assert_same(fresh, whole)
+    for name in ("train_loss", "last"):
+        assert standing.epoch_of(name) == expected.epoch_of(name)
+        one, other = (Checkpoints(place).epoch(standing.epoch_of(name)) for place in (folder, tmp_path / "whole"))
+        assert all(torch.equal(one[key], other[key]) for key in other)
+
+
 def test_a_finished_run_resumes_to_itself(encoder_folder, feed, tmp_path):
     first, second = make_objective(encoder_folder), make_objective(encoder_folder)
     run(first, feed, tmp_path)
@@ -196,8 +226,9 @@ def test_patience_stops_early(encoder_folder, feed, tmp_path):
     plan = make_plan(epochs=6, patience=2, keep_highest=("score",), keep_lowest=())
     standing = run(make_objective(encoder_folder), feed, tmp_path, plan, measure=lambda: {"score": next(values)})
     assert [entry["score"] for entry in standing.history] == [0.5, 0.7, 0.6, 0.6]
-    assert load_tensors(tmp_path / "score.safetensors")[1] == {"epoch": 2}
-    assert (tmp_path / "last.safetensors").exists()
+    assert (standing.epoch_of("score"), standing.epoch_of("last")) == (2, 4)
+    best, last = (Checkpoints(tmp_path).epoch(epoch) for epoch in (2, 4))
+    assert not torch.equal(best["projection.outer.weight"], last["projection.outer.weight"])
 
 
 def test_weight_decay_spares_biases_and_norms(encoder_folder):

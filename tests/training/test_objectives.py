@@ -104,6 +104,7 @@ def test_a_batch_enters_the_queue_after_its_loss(encoder_folder, feed):
     objective.loss.forward = spy
     batches = [batch_of(feed, first) for first in (0, 8, 16, 24)]
     for batch in batches:
+        objective.before_batch(batch)
         objective(batch).backward()
         objective.after_batch(batch)
     assert [len(embeddings) for embeddings, _ in seen] == [0, 8, 16, 20]  # the queue holds 20
@@ -116,6 +117,7 @@ def test_a_batch_enters_the_queue_after_its_loss(encoder_folder, feed):
 def test_keys_are_the_slow_encoders_and_without_noise(encoder_folder, feed):
     objective = make(encoder_folder, "msc", dropout=0.5).train()
     batch = batch_of(feed, 0)
+    objective.before_batch(batch)
     objective(batch)
     objective.after_batch(batch)
     torch.testing.assert_close(objective.queue.contents()[0], objective.slow(batch.documents))
@@ -142,7 +144,7 @@ def test_the_slow_encoder_follows_after_a_step(encoder_folder, feed):
 def test_measuring_the_validation_loss_changes_nothing(encoder_folder, feed):
     objective = make(encoder_folder, "msc")
     batch = batch_of(feed, 0)
-    objective(batch)
+    objective.before_batch(batch)
     objective.after_batch(batch)  # a queue that holds something
     before = {name: value.clone() for name, value in objective.state_dict().items()}
     run = SimpleNamespace(validation=feed, config=Config(batch_size=48), accelerator=make_accelerator("cpu", "fp32"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from abalone.training import processes
-from abalone.training.processes import make_accelerator
+from abalone.training.processes import _own_device, make_accelerator
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -83,3 +83,34 @@ def test_backward_works_in_either_precision():
         optimiser.step()
         assert layer.weight.dtype == torch.float32
         assert not torch.equal(layer.weight, before)
+
+
+class TestSeveralProcesses:
+    """What a launcher may have asked for in vain."""
+
+    @pytest.fixture(autouse=True)
+    def launched_in_four(self, monkeypatch):
+        variables = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}  # on two machines
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    def test_each_has_a_gpu_of_its_machine(self, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        assert _own_device(torch.device("cuda")) == torch.device("cuda:1")
+        assert _own_device(torch.device("cpu")) == torch.device("cpu")
+
+    def test_one_gpu_by_name_cannot_be_shared(self):
+        with pytest.raises(ValueError, match="device 'cuda:1' is one GPU, and there are 2 processes"):
+            _own_device(torch.device("cuda:1"))
+
+    def test_more_processes_than_gpus(self, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        with pytest.raises(ValueError, match="2 processes were launched here for 1 GPU: launch one for each"):
+            _own_device(torch.device("cuda"))
+
+    def test_processes_that_do_not_find_each_other_do_not_train_apart(self, monkeypatch):
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):  # as mpirun leaves it, which Accelerate knows on CPUs only
+            monkeypatch.delenv(name)
+        monkeypatch.setattr(processes, "choose_device", lambda device: torch.device("meta"))
+        with pytest.raises(ValueError, match="launch them with torchrun or accelerate"):
+            make_accelerator("auto", "fp32")

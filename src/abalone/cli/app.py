@@ -7,11 +7,12 @@ memory, which smaller settings mend. A
 `ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
 """
 
+import os
 import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any, TextIO
@@ -21,11 +22,13 @@ from typer.core import TyperGroup
 
 from abalone import __version__
 from abalone.data.errors import DataError, readable
+from abalone.launch import is_main, launched
 
 PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+SHARED = ("train", "evaluate")  # commands that several processes can do together
 
 
 class Commands(TyperGroup):
@@ -36,17 +39,21 @@ class Commands(TyperGroup):
         _replace_unprintable()
         with _plain_warnings():
             try:
-                return super().invoke(ctx)
+                with _main_process_speaks():
+                    return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
             except (*MISTAKES, ValueError, MemoryError, RuntimeError) as error:
                 if not is_mistake(error):
                     raise
                 command = self.commands.get(ctx.invoked_subcommand)
-                _tell("error", _in_options(_message(error), command), typer.colors.RED)
+                # It may be that only this process cannot go on: a file that one machine does not have.
+                kind = "error" if is_main() else f"error in process {launched()[0]}"
+                _tell(kind, _in_options(_message(error), command), typer.colors.RED)
                 raise typer.Exit(MISTAKE) from None
             except KeyboardInterrupt as stop:
-                typer.echo(f"\n{stop}" if str(stop) else "\ninterrupted", err=True)
+                if is_main():
+                    typer.echo(f"\n{stop}" if str(stop) else "\ninterrupted", err=True)
                 raise typer.Exit(INTERRUPTED) from None
 
 
@@ -68,11 +75,17 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Options that stand before the command."""
+    if launched()[1] > 1 and context.invoked_subcommand not in SHARED:
+        raise ValueError(
+            f"abalone {context.invoked_subcommand} runs in one process, and {launched()[1]} were launched: "
+            f"only {' and '.join(SHARED)} share their work"
+        )
 
 
 def is_mistake(error: Exception) -> bool:
@@ -90,6 +103,16 @@ def _is_want_of_memory(error: Exception) -> bool:
     # Known by name and words, since torch may not be imported here: a RuntimeError on the processor, its own on a GPU.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+
+
+@contextmanager
+def _main_process_speaks() -> Iterator[None]:
+    """Of several processes launched together, the main one says what all would say."""
+    if is_main():
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 @contextmanager

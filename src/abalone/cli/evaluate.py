@@ -47,6 +47,7 @@ def evaluate(
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS, Split
     from abalone.data.memory import known_labels
+    from abalone.training.processes import launched_ranks
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
@@ -62,6 +63,7 @@ def evaluate(
     name, split, texts, labels = to_score(data, split, trained_on.get("sha256"), path=path, **options)
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
+    classifier.predictor_.ranks = launched_ranks(device)
     scores, by_label = classifier.evaluate_split(Split(texts, known_labels(labels, classifier.label_names)))
     if as_json:
         typer.echo(
@@ -74,15 +76,19 @@ def evaluate(
 
 def to_score(
     data: str, split: str | None, trained_on: object, *, path: Path | None, **options: Any
-) -> tuple[str, str, Sequence[str], list[list[str]]]:
+) -> tuple[str, str, Sequence[str], Sequence[Sequence[str]]]:
     """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
 
     Not from a `Corpus` where that can be helped: it has no column for a label that its own training split lacks, and
     the model may know that label well.
     """
+    import numpy as np
+    from scipy.sparse import vstack
+
     from abalone.data.benchmarks import BENCHMARKS
+    from abalone.data.label_lists import LabelLists
     from abalone.data.load import read_source
-    from abalone.data.memory import label_lists
+    from abalone.data.texts import take
 
     if data not in BENCHMARKS:
         options_of_source = {**options, "text_column": one_or_several(options["text_column"])}
@@ -94,13 +100,13 @@ def to_score(
             split = "all"
         if brought or split == "all":
             wanted = split or "test"
-            rows = [row for row, given in enumerate(documents.splits) if wanted in ("all", given)]
-            labels = [list(dict.fromkeys(documents.labels[row])) for row in rows]
+            rows = np.arange(len(documents.texts)) if wanted == "all" else documents.rows()[wanted]
             for note in documents.notes:
                 typer.echo(f"note: {printable(note)}", err=True)
-            return read.name, wanted, [documents.texts[row] for row in rows], labels
+            return read.name, wanted, take(documents.texts, rows), documents.labels.select(rows)
     corpus = read_and_tell(data, path=path, **options)
     parts = dict(corpus.splits())
     chosen = list(parts.values()) if split == "all" else [parts[split or "test"]]
-    labels = [row for part in chosen for row in label_lists(part.labels, corpus.label_names)]
-    return corpus.name, split or "test", [text for part in chosen for text in part.texts], labels
+    labels = vstack([part.labels for part in chosen], format="csr")
+    texts = chosen[0].texts if len(chosen) == 1 else [text for part in chosen for text in part.texts]
+    return corpus.name, split or "test", texts, LabelLists(corpus.label_names, labels.indices, labels.indptr[1:])

@@ -1,13 +1,13 @@
-"""`abalone predict`: texts in, one JSON line a text out."""
+"""`abalone predict`: texts in, one JSON line a text out, or files of them."""
 
 import codecs
 import json
 import os
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
     from abalone.serving.onnx_model import OnnxModel
 
-BLOCK = 256  # texts in memory at a time
+BLOCK = 256  # lines of a stream that are answered at a time
 
 
 @app.command()
@@ -30,6 +30,12 @@ def predict(
     text_column: Annotated[list[str] | None, typer.Option(help="Of a table or JSON lines. Several are joined.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every label.")] = False,
     top: Annotated[int | None, typer.Option(min=1, help="Give this many most probable labels instead.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write files of answers to this folder.")
+    ] = None,
+    part_size: Annotated[int | None, typer.Option(min=1, help="Texts in a file of answers.  [10000]")] = None,
+    form: Annotated[Literal["jsonl", "parquet"], typer.Option("--format", help="Of the files of answers.")] = "jsonl",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole file of answers.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     precision: Annotated[
         Precision | None, typer.Option(help="bf16 is faster where the hardware has it, and exact to about 0.01.")
@@ -39,19 +45,38 @@ def predict(
 
     From standard input a line is a text, or a JSON object with a `text`. Lines are answered as they come, in
     constant memory. An ONNX file runs on the processor, without torch.
+
+    With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
+    after a kill the same command with --resume goes on.
     """
+    from abalone.serving.answers import Wanted, answers
+
+    if output is None and (resume or part_size is not None or form != "jsonl"):
+        raise ValueError("--resume, --part-size and --format go with --output, a folder for files of answers")
     predictor = open_onnx(model, device, precision) if model.is_file() else open_folder(model, device, precision)
-    names = predictor.label_names
+    wanted = Wanted(probabilities, top)
+    if output is not None:
+        from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
+
+        identity = {"model": model_checksum(model), "text_column": text_column, "precision": precision}
+        try:
+            answered = predict_in_parts(
+                predictor,
+                texts_one_by_one(file, text_column or None),
+                output,
+                wanted=wanted,
+                part_size=part_size or PART_SIZE,
+                form=form,
+                resume=resume,
+                identity=identity,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted\n  Run the same command with --resume to go on.") from None
+        typer.echo(f"{answered:,} texts answered in {output}", err=True)
+        return
     for texts in texts_in_blocks(file, text_column or None):
-        scores = predictor.probabilities(texts)
-        chosen = predictor.decision.labels(scores)
-        for row, given in zip(scores, chosen, strict=True):
-            order = (-row).argsort(kind="stable")
-            labels = [names[j] for j in (order[:top] if top else order) if top or given[j]]
-            answer: dict[str, object] = {"labels": labels}
-            if probabilities:
-                answer["probabilities"] = {names[j]: round(float(row[j]), 6) for j in order}
-            typer.echo(json.dumps(answer, ensure_ascii=False))
+        lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
+        typer.echo("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in lines), nl=False)
         sys.stdout.flush()
 
 
@@ -80,16 +105,23 @@ def open_onnx(model: Path, device: str, precision: Precision | None = None) -> "
     return opened
 
 
-def texts_in_blocks(file: str, text_column: list[str] | None) -> Iterator[list[str]]:
-    """Texts in lists of up to `BLOCK`."""
+def texts_one_by_one(file: str, text_column: list[str] | None) -> Iterator[str]:
+    """Texts as they are read."""
     from abalone.data.unlabelled import read_texts
+
+    if file == "-":
+        return chain.from_iterable(texts_of_stream(sys.stdin.fileno(), text_column))
+    return read_texts(Path(file), text_column)
+
+
+def texts_in_blocks(file: str, text_column: list[str] | None) -> Iterator[list[str]]:
+    """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
+    from abalone.serving.answers import windows
 
     if file == "-":
         yield from texts_of_stream(sys.stdin.fileno(), text_column)
     else:
-        rest = iter(read_texts(Path(file), text_column))
-        while block := list(islice(rest, BLOCK)):
-            yield block
+        yield from windows(texts_one_by_one(file, text_column))
 
 
 def texts_of_stream(descriptor: int, text_column: list[str] | None) -> Iterator[list[str]]:

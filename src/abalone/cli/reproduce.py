@@ -96,6 +96,7 @@ def reproduce(
     from abalone.experiments.results import RESULTS, Results
     from abalone.experiments.rows import refuse_decided, row_names
     from abalone.experiments.view import View
+    from abalone.training.interruption import TrainingTerminated, told_to_stop
 
     # Everything that can be wrong with the options is said before anything slow.
     if table not in {*TABLES, "all"}:
@@ -135,20 +136,22 @@ def reproduce(
             label_separator=label_separator,
             skip_bad_rows=skip_bad_rows,
         )
-        try:
-            outcome = run_experiments(
-                experiments,
-                corpus,
-                grid,
-                base,
-                output,
-                published=PUBLISHED.get(corpus.name) if data in BENCHMARKS else None,
-                jobs=jobs,
-                stop_after=stop_after,
-                tell=lambda line: typer.echo(line, err=True),
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; the same command goes on where it was") from None
+        with told_to_stop():
+            try:
+                outcome = run_experiments(
+                    experiments,
+                    corpus,
+                    grid,
+                    base,
+                    output,
+                    published=PUBLISHED.get(corpus.name) if data in BENCHMARKS else None,
+                    jobs=jobs,
+                    stop_after=stop_after,
+                    tell=lambda line: typer.echo(line, err=True),
+                )
+            except (KeyboardInterrupt, TrainingTerminated) as stop:
+                kind = KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
+                raise kind("stopped; the same command goes on where it was") from None
     card = CorpusCard.load(output)
     results = Results(output / RESULTS, card.fingerprint)
     wanted = wanted_runs(experiments, grid, base, results)

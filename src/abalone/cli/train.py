@@ -1,7 +1,6 @@
 """`abalone train`: from a corpus to a model folder."""
 
 import inspect
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,8 +19,10 @@ from abalone.cli.corpus import (
     read_and_tell,
 )
 from abalone.config import Config
+from abalone.launch import is_main
 
 if TYPE_CHECKING:
+    from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import Corpus
 
 
@@ -89,23 +90,40 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """Train and write; checkpoints lie beside the model folder until it is there."""
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
+    from abalone.data.partial import remove_folder
     from abalone.model.folder import refuse_foreign
-    from abalone.training.run import IDENTITY
+    from abalone.ranks import RankLostError
+    from abalone.training.interruption import TrainingTerminated, told_to_stop
+    from abalone.training.run import IDENTITY, is_foreign
 
-    refuse_foreign(output)
     run_folder = output.with_name(f"{output.name}.training")
-    if (run_folder / IDENTITY).exists():
-        if not resume:
-            typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
-    elif run_folder.exists() and (not run_folder.is_dir() or any(run_folder.iterdir())):
-        raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
+    if is_main():  # the others may come when it has begun already
+        refuse_foreign(output)
+        if (run_folder / IDENTITY).exists():
+            if not resume:
+                typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
+        elif is_foreign(run_folder):
+            raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
-    try:
-        model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
-        model.save_pretrained(output)
-    except KeyboardInterrupt as stop:
-        told = str(stop) or "interrupted"
-        raise KeyboardInterrupt(f"{told}\n  Run the same command with --resume to go on.") from None
-    shutil.rmtree(run_folder, ignore_errors=True)
+    advice = "Run the same command with --resume to go on."
+    with told_to_stop():
+        try:
+            model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+            _save(model, output, run_folder)
+        except (KeyboardInterrupt, TrainingTerminated) as stop:
+            told = f"{str(stop) or 'interrupted'}\n  {advice}"
+            raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
+        except RankLostError as lost:
+            raise RankLostError(f"{lost}\n  {advice}") from None
+    if is_main():
+        remove_folder(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
+
+
+def _save(model: "AbaloneClassifier", output: Path, run_folder: Path) -> None:
+    try:
+        model.save_pretrained(output)
+    except OSError as error:
+        kept = f"{error.strerror or error}; the training is done and kept in {run_folder}: make room, and add --resume"
+        raise OSError(error.errno, kept, error.filename) from error

@@ -1,6 +1,7 @@
-"""Tables in Arrow: Parquet files and Hugging Face datasets. Lines are row numbers, counted from one."""
+"""Tables in Arrow: Parquet and Arrow files, and Hugging Face datasets. Lines are row numbers, counted from one."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,25 +23,10 @@ class ParquetTable(Table):
 
     def __init__(self, path: Path, split: str | None = None) -> None:
         super().__init__(path, split)
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise DataError("reading Parquet needs the package pyarrow", path=path, hint=_INSTALL) from error
-        try:
-            with pyarrow.parquet.ParquetFile(path) as file:
-                schema = file.schema_arrow
-            names = tuple(schema.names)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot be read as Parquet: {error}", path=path) from error
-        self.path, self._columns = path, names
-        self._class_names: dict[str, list[str]] = {}
-        if b"huggingface" in (schema.metadata or {}):  # the hub writes the names of integer labels there
-            datasets = _import_datasets(path)
-            try:
-                self._class_names = _class_names(datasets.Features.from_arrow_schema(schema))
-            except Exception as error:  # it takes the file's word for everything, and stumbles where that is wrong
-                raise DataError(f"the names of its labels cannot be read: {error!r}", path=path) from error
+        self.path = path
+        with _reading(path, "Parquet") as pyarrow, pyarrow.parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+        self._columns, self._class_names = tuple(schema.names), _names_in_schema(schema, path)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -49,15 +35,72 @@ class ParquetTable(Table):
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
         """Every row."""
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
+        wanted = None if columns is None else list(columns)
+        with (
+            _reading(self.path, "Parquet") as pyarrow,
+            pyarrow.parquet.ParquetFile(self.path, memory_map=True) as file,
+        ):
+            yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
 
-        try:
-            with ParquetFile(self.path) as file:
-                wanted = None if columns is None else list(columns)
-                yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot be read as Parquet: {error}", path=self.path) from error
+
+class ArrowTable(Table):
+    """An Arrow IPC file (Feather 2), or a stream of Arrow in a file; memory-mapped."""
+
+    format = "arrow"
+
+    def __init__(self, path: Path, split: str | None = None) -> None:
+        super().__init__(path, split)
+        self.path = path
+        with _reading(path, "Arrow") as pyarrow, pyarrow.memory_map(str(path)) as source:
+            schema = _ipc_reader(pyarrow, source).schema
+        self._columns, self._class_names = tuple(schema.names), _names_in_schema(schema, path)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names in the schema."""
+        return self._columns
+
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+        """Every row."""
+        wanted = list(self._columns if columns is None else columns)
+        with _reading(self.path, "Arrow") as pyarrow, pyarrow.memory_map(str(self.path)) as source:
+            reader = _ipc_reader(pyarrow, source)
+            numbered = hasattr(reader, "num_record_batches")
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if numbered else reader
+            yield from _rows((batch.select(wanted) for batch in batches), self._class_names)
+
+
+def _ipc_reader(pyarrow: Any, source: Any) -> Any:
+    """Of a file, or of a stream, as the datasets library writes it: the first bytes tell."""
+    magic = source.read(6)
+    source.seek(0)
+    return pyarrow.ipc.open_file(source) if magic == b"ARROW1" else pyarrow.ipc.open_stream(source)
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[Any]:
+    """The library, with its errors in words that name the file."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(f"reading {what} needs the package pyarrow", path=path, hint=_INSTALL) from error
+    try:
+        yield pyarrow
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read as {what}: {error}", path=path) from error
+
+
+def _names_in_schema(schema: Any, path: Path) -> dict[str, list[str]]:
+    """The names of integer labels, which the hub writes into the schema."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    datasets = _import_datasets(path)
+    try:
+        return _class_names(datasets.Features.from_arrow_schema(schema))
+    except Exception as error:  # it takes the file's word for everything, and stumbles where that is wrong
+        raise DataError(f"the names of its labels cannot be read: {error!r}", path=path) from error
 
 
 class DatasetTable(Table):
@@ -111,7 +154,8 @@ def _import_datasets(path: Path) -> Any:
 
 
 def _rows(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Row]:
-    values_of_rows = chain.from_iterable(map(_values, batches))
+    parts = (batch.slice(start, BATCH) for batch in batches for start in range(0, batch.num_rows, BATCH))
+    values_of_rows = chain.from_iterable(map(_values, parts))
     for number, values in enumerate(values_of_rows, start=1):
         for column, names in class_names.items():
             if column in values:

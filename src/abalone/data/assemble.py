@@ -48,7 +48,7 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         partition.rows,
         name=name,
         provenance={**provenance, "split": partition.provenance},
-        notes=[*documents.notes, *_label_findings(documents, names), *partition.notes],
+        notes=[*documents.notes, *_label_findings(documents, names, labels), *partition.notes],
     )
 
 
@@ -166,11 +166,12 @@ def _exceptions(labels: csr_array, parts: list[np.ndarray], names: list[str], ma
     return notes
 
 
-def _label_findings(documents: Documents, names: list[str]) -> list[str]:
+def _label_findings(documents: Documents, names: list[str], labels: csr_array) -> list[str]:
     notes = uncarried_notes(documents, names)
-    if repeated := sum(len(set(carried)) < len(carried) for carried in documents.labels):
+    distinct = np.diff(labels.indptr)  # [n]
+    if repeated := int((documents.labels.lengths() > distinct).sum()):
         notes.append(f"Documents that repeat a label, which counts once: {repeated}.")
-    if unlabelled := sum(not carried for carried in documents.labels):
+    if unlabelled := int((distinct == 0).sum()):
         notes.append(f"Documents without labels: {unlabelled}.")
     if groups := differing_by_case(names):
         notes.append(f"Labels that differ only by case are kept apart: {listed('/'.join(g) for g in groups)}.")

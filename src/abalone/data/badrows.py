@@ -36,6 +36,15 @@ class BadRows:
         # Bytes that are not UTF-8 are lone surrogates here; escaped with a backslash they are JSON again.
         self._file.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
 
+    def take_from(self, listed: Path) -> None:
+        """Leave out the rows that were left out, and listed, when the same data was read before."""
+        if self.report is not None:
+            self._file = self._open(self.report)
+            with listed.open("rb") as lines:
+                for line in lines:
+                    self.count += 1
+                    self._file.write(line)
+
     def _open(self, report: Path) -> BinaryIO:
         try:
             return self._files.enter_context(written_whole(report))

@@ -2,16 +2,12 @@
 
 import hashlib
 import os
-import secrets
-import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-PARTIAL = ".abalone-partial"
-DAY = 24 * 60 * 60.0
+from abalone.data.partial import named_if_full, partial_file, partial_folder, sync, sync_tree
 
 
 def cache_dir() -> Path:
@@ -21,21 +17,26 @@ def cache_dir() -> Path:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, keep_as: Path | None = None) -> Iterator[BinaryIO]:
     """Open `path` for writing so that others see all of it or nothing, even after a crash or a full disk.
 
     The bytes go to a temporary name in the same folder, which takes the place of `path` once they are on
     the disk. Two processes may write the same path at once: each writes its own file and the last one stays.
+
+    Args:
+        path: the file.
+        keep_as: what was at `path` before gets this name, in the moment in which the new one takes its place.
     """
-    partial = _partial(path)
-    try:
-        with partial.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+    with named_if_full(path), partial_file(path) as (partial, file):
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        if os.name == "nt":
+            file.close()  # or it cannot be renamed; elsewhere its lock must last until then
+        if keep_as is not None and path.exists():
+            path.replace(keep_as)
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        sync(path.parent)
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
@@ -46,16 +47,15 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     """
     if folder.exists():
         return folder
-    partial = _partial(folder)
-    try:
-        partial.mkdir()
-        build(partial)
-        partial.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with partial_folder(folder) as partial:
+        try:
+            build(partial)
+            sync_tree(partial)
+            partial.rename(folder)
+            sync(folder.parent)
+        except OSError:
+            if not folder.exists():
+                raise
     return folder
 
 
@@ -66,14 +66,3 @@ def source_key(files: Iterable[Path], preparation: str) -> str:
         status = file.stat()
         digest.update(f"\0{file.name}\0{status.st_size}\0{status.st_mtime_ns}".encode())
     return digest.hexdigest()[:32]
-
-
-def _partial(path: Path) -> Path:
-    """A name that nobody else uses, in the folder of `path`, which is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in path.parent.glob(f".*{PARTIAL}"):
-        # Left by a process that was killed: nothing takes a day to write. Another may be cleaning up as well.
-        with suppress(OSError):
-            if time.time() - abandoned.stat().st_mtime > DAY:
-                shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")

@@ -7,6 +7,7 @@ are left, a short search that also takes moves that lose and keeps the best stat
 
 import random
 from collections import deque
+from collections.abc import Sequence
 
 PATIENCE = 30  # search moves per missing pair; more than this finds next to nothing
 CANDIDATES = 64  # documents looked at per search move, so that a frequent label does not cost its frequency
@@ -15,8 +16,8 @@ NOISE = 0.5  # chance of a random move, against going round in circles; less of 
 
 def cover_labels(
     place: list[int],
-    labels_of: list[list[int]],
-    documents_of: list[list[int]],
+    labels_of: Sequence[list[int]],
+    documents_of: Sequence[list[int]],
     *,
     parts: int,
     main: int,
@@ -47,8 +48,8 @@ class _Coverage:
     def __init__(
         self,
         place: list[int],
-        labels_of: list[list[int]],
-        documents_of: list[list[int]],
+        labels_of: Sequence[list[int]],
+        documents_of: Sequence[list[int]],
         parts: int,
         main: int,
     ) -> None:
@@ -95,7 +96,7 @@ class _Coverage:
                 self.missing[label, here] = None
 
 
-def _only_gains(coverage: _Coverage, documents_of: list[list[int]]) -> None:
+def _only_gains(coverage: _Coverage, documents_of: Sequence[list[int]]) -> None:
     """Fill missing pairs by moves that leave fewer missing than before, until there is none."""
     gained = True
     while gained:
@@ -109,7 +110,7 @@ def _only_gains(coverage: _Coverage, documents_of: list[list[int]]) -> None:
                 gained = True
 
 
-def _search(coverage: _Coverage, documents_of: list[list[int]], rng: random.Random) -> None:
+def _search(coverage: _Coverage, documents_of: Sequence[list[int]], rng: random.Random) -> None:
     """Fill missing pairs one after the other, whatever that breaks, and go back to the best state seen.
 
     On the way the main part counts no more than others, or the search would never leave a state that has all

@@ -1,7 +1,7 @@
 """From the rows of tables to documents: a text, labels, a split."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr as short
@@ -14,15 +14,9 @@ from abalone.data.columns import Columns, indicator, require_columns
 from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import SPLIT_WORDS
-from abalone.data.labels import (
-    Cell,
-    are_bit_vectors,
-    find_separators,
-    in_order,
-    label_matrix,
-    read_cell,
-    split_cell,
-)
+from abalone.data.label_cells import LabelCells
+from abalone.data.label_lists import LabelLists
+from abalone.data.labels import Cell, read_cell
 from abalone.data.tables import BadRow, Table, half_character
 from abalone.progress import track
 
@@ -34,71 +28,86 @@ class Documents:
     `offered` are the labels that the source has a place for (a 0/1 column, a bit), carried or not.
     """
 
-    texts: list[str] = field(default_factory=list)
-    labels: list[tuple[str, ...]] = field(default_factory=list)
-    splits: list[str | None] = field(default_factory=list)
+    texts: Sequence[str] = field(default_factory=list)
+    labels: LabelLists = field(default_factory=LabelLists)
+    splits: Sequence[str | None] = field(default_factory=list)
     offered: tuple[str, ...] = ()
     separator: str | None = None  # that labels were split at
     notes: list[str] = field(default_factory=list)
 
     def add(self, text: str, labels: Iterable[str] = (), split: str | None = None) -> None:
-        """Append one document."""
-        self.texts.append(text)
-        self.labels.append(tuple(labels))
-        self.splits.append(split)
+        """Append one document; only to documents that were made empty."""
+        self.texts.append(text)  # type: ignore[attr-defined]
+        self.labels.append(labels)
+        self.splits.append(split)  # type: ignore[attr-defined]
 
     def label_matrix(self) -> tuple[list[str], csr_array]:
         """The labels that a document carries, in order, and who carries which: 0/1, [n, L]."""
-        names = in_order(label for carried in self.labels for label in carried)
-        return names, label_matrix(self.labels, names)
+        names = self.labels.carried()
+        return names, self.labels.matrix(names)
 
     def rows(self) -> dict[str, np.ndarray]:
         """Which documents each split has, as far as that is known."""
-        of_row = np.array([split or "" for split in self.splits])
-        return {split: np.flatnonzero(of_row == split) for split in SPLITS}
+        of_row = np.array([SPLITS.index(split) if split else -1 for split in self.splits], dtype=np.int8)
+        return {split: np.flatnonzero(of_row == number) for number, split in enumerate(SPLITS)}
 
 
 def read_documents(
-    tables: Sequence[Table], columns: Columns, *, label_separator: str | None, bad_rows: BadRows
+    tables: Sequence[Table],
+    columns: Columns,
+    *,
+    label_separator: str | None,
+    bad_rows: BadRows,
+    keep_text: Callable[[str], None] | None = None,
 ) -> Documents:
-    """Read all tables; rows that cannot be used go to `bad_rows`."""
+    """Read all tables; rows that cannot be used go to `bad_rows`.
+
+    Args:
+        tables: what is to be read.
+        columns: of each of them.
+        label_separator: what separates labels in a string; found where it is `None`.
+        bad_rows: takes what cannot be used.
+        keep_text: takes the texts, one after the other, instead of `texts` of the documents.
+    """
     documents = Documents(offered=columns.labels if columns.indicators else ())
-    cells: list[Cell] = []
-    for table in tables:
-        require_columns(table, columns)
-        before = len(cells)
-        for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
-            if isinstance(row, BadRow):
-                bad_rows.reject(table.name, row.line, row.reason, row.source)
-                continue
-            try:
-                text = text_of(row.values, columns.text)
-                cell = _cell(row.values, columns, lists_in_text=label_separator is None)
-                split = _split(row.values.get(columns.split)) if columns.split else table.split
-            except ValueError as error:
-                source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
-                bad_rows.reject(table.name, row.line, str(error), source)
-                continue
-            documents.add(text, split=split)  # its labels follow once the separator is known
-            cells.append(cell)
-        if len(cells) == before:
-            documents.notes.append(f"{Path(table.name).name} holds no documents.")
-    if not columns.indicators and are_bit_vectors(cells):
-        raise DataError(
-            f"column {columns.labels[0]!r} holds 0/1 vectors, which do not say the names of the labels",
-            path=tables[0].name,
-            hint="Give lists of names, or one 0/1 column a label.",
-        )
-    documents.separator = label_separator
-    if label_separator is None:
-        separators = find_separators(cells)
-        documents.separator = separators[0] if separators else None
-        if len(separators) > 1:
-            others = " and ".join(map(repr, separators[1:]))
-            documents.notes.append(
-                f"Labels are split at {separators[0]!r}, though {others} occur too; label_separator= changes that."
+    texts: list[str] = []
+    keep = texts.append if keep_text is None else keep_text
+    splits: list[str | None] = []
+    with LabelCells(label_separator, documents.labels) as cells:
+        for table in tables:
+            require_columns(table, columns)
+            before = len(splits)
+            for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
+                if isinstance(row, BadRow):
+                    bad_rows.reject(table.name, row.line, row.reason, row.source)
+                    continue
+                try:
+                    text = text_of(row.values, columns.text)
+                    cell = _cell(row.values, columns, lists_in_text=label_separator is None)
+                    split = _split(row.values.get(columns.split)) if columns.split else table.split
+                except ValueError as error:
+                    source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
+                    bad_rows.reject(table.name, row.line, str(error), source)
+                    continue
+                keep(text)
+                cells.append(cell)
+                splits.append(split)
+            if len(splits) == before:
+                documents.notes.append(f"{Path(table.name).name} holds no documents.")
+        if not columns.indicators and cells.bit_vectors:
+            raise DataError(
+                f"column {columns.labels[0]!r} holds 0/1 vectors, which do not say the names of the labels",
+                path=tables[0].name,
+                hint="Give lists of names, or one 0/1 column a label.",
             )
-    documents.labels = [split_cell(cell, documents.separator) for cell in cells]
+        separators = cells.split()
+    documents.texts, documents.splits = texts, splits
+    documents.separator = separators[0] if separators else label_separator
+    if len(separators) > 1:
+        others = " and ".join(map(repr, separators[1:]))
+        documents.notes.append(
+            f"Labels are split at {separators[0]!r}, though {others} occur too; label_separator= changes that."
+        )
     return documents
 
 

@@ -7,7 +7,7 @@ import lzma
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,10 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "json",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
 }
+BINARY = ("parquet", "arrow")  # compressed inside, if at all
 COMPRESSIONS = (".gz", ".xz", ".zst")
 BUFFER = 1 << 17
 STEP = 1 << 11  # bytes of a .zst file that are unpacked at once
@@ -54,7 +57,7 @@ def data_format(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSIONS:
         found = FORMATS.get(suffixes[-2]) if len(suffixes) > 1 else None
-        return None if found == "parquet" else found  # compressed inside already
+        return None if found in BINARY else found
     return FORMATS.get(suffixes[-1]) if suffixes else None
 
 
@@ -67,16 +70,33 @@ def stem(path: Path) -> str:
     return name
 
 
-def data_files(folder: Path) -> DataFiles:
+def matching_files(pattern: Path) -> list[Path]:
+    """The data files that a pattern with `*`, `?`, `[…]` or `**` matches; none if it is no pattern."""
+    if not any(mark in str(pattern) for mark in "*?["):
+        return []
+    anchor = Path(pattern.anchor)
+    matched = anchor.glob(str(pattern.relative_to(anchor)))
+    return sorted(file for file in matched if file.is_file() and data_format(file))
+
+
+def data_files(folder: Path, files: Iterable[Path] | None = None) -> DataFiles:
     """Find the train, validation and test files of `folder`, whole or in shards (`train-00000-of-00002.parquet`).
 
-    Files in which no name says a split are parts of one table.
+    The name of a file says its split, or else that of the folder it is in. Files of which neither says a split are
+    parts of one table.
+
+    Args:
+        folder: whose own files, and those in folders called by a split, such as `train`, are taken.
+        files: are taken instead; somewhere in `folder`.
     """
     found: dict[str | None, list[Path]] = defaultdict(list)
-    for path in sorted(folder.iterdir()):
+    for path in sorted(_files(folder) if files is None else files):
         hidden = path.name.startswith((".", "_")) or path.name.endswith(BAD_ROWS_SUFFIX)
-        if path.is_file() and not hidden and data_format(path):
-            found[_split_in_name(stem(path))].append(path)
+        if not hidden and data_format(path):
+            split = _split_in_name(stem(path))
+            if split is None and path.parent != folder:
+                split = _split_in_name(path.parent.name)
+            found[split].append(path)
     if not found:
         known = ", ".join(FORMATS)
         raise DataError(
@@ -88,6 +108,11 @@ def data_files(folder: Path) -> DataFiles:
     for split, paths in found.items():
         _check_shards(folder, split, paths)
     return DataFiles(dict(found), left_out)
+
+
+def _files(folder: Path) -> list[Path]:
+    of_splits = [path for path in folder.iterdir() if path.is_dir() and path.name.lower() in SPLIT_WORDS]
+    return [path for place in (folder, *of_splits) for path in place.iterdir() if path.is_file()]
 
 
 def _split_in_name(name: str) -> str | None:

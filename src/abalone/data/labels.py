@@ -72,14 +72,21 @@ def find_separators(cells: Iterable[Cell]) -> list[str]:
     """The characters that may separate the labels in `cells`, the best first; none where no cell has one.
 
     The best is the one that leaves the fewest distinct labels: a wrong one glues names together or cuts them.
+
+    Args:
+        cells: read several times.
     """
-    strings = {cell for cell in cells if isinstance(cell, str)}
-    found = {
-        separator: len({name for cell in strings for name in split_cell(cell, separator)})
-        for separator in SEPARATORS
-        if any(separator in cell for cell in strings)
-    }
-    return sorted(found, key=lambda separator: found[separator])  # stable: ties stay in order of preference
+    occurring: set[str] = set()
+    for cell in cells:
+        if isinstance(cell, str):
+            occurring.update(separator for separator in SEPARATORS if separator in cell)
+    found: dict[str, set[str]] = {separator: set() for separator in SEPARATORS if separator in occurring}
+    if len(found) > 1:
+        for cell in cells:
+            if isinstance(cell, str):
+                for separator, names in found.items():
+                    names.update(split_cell(cell, separator))
+    return sorted(found, key=lambda separator: len(found[separator]))  # stable: ties stay in order of preference
 
 
 def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
@@ -92,15 +99,25 @@ def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
     return tuple(sys.intern(name) for name in names if name)
 
 
-def are_bit_vectors(cells: Sequence[Cell]) -> bool:
-    """Whether the cells are 0/1 vectors, which have no names, rather than lists of labels."""
-    lengths = {len(cell) for cell in cells if not isinstance(cell, str)}
-    return (
-        len(lengths) == 1
-        and min(lengths) > 1
-        and all(not isinstance(cell, str) and set(cell) <= {"0", "1"} for cell in cells)
-        and any(len(set(cell)) < len(cell) for cell in cells)
-    )
+class BitVectors:
+    """Whether cells, seen one after the other, are 0/1 vectors, which have no names, rather than lists of labels."""
+
+    def __init__(self) -> None:
+        self._length: int | None = None
+        self._alike, self._repeats = True, False
+
+    def see(self, cell: Cell) -> None:
+        """One more."""
+        if not self._alike:
+            return
+        self._length = self._length or len(cell)
+        self._alike = not isinstance(cell, str) and len(cell) == self._length > 1 and set(cell) <= {"0", "1"}
+        self._repeats = self._repeats or len(set(cell)) < len(cell)
+
+    @property
+    def all(self) -> bool:
+        """Whether all were, and one of them at least cannot be a list of labels, as it repeats one."""
+        return self._length is not None and self._alike and self._repeats
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -1,24 +1,32 @@
 """`load_corpus`: the front door of the data layer."""
 
+import hashlib
+import json
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abalone.data.assemble import assemble, unseen_message
 from abalone.data.badrows import BadRows
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.data.columns import choose_columns
+from abalone.data.columns import Columns, choose_columns
 from abalone.data.corpus import Corpus
 from abalone.data.documents import Documents, read_documents
 from abalone.data.errors import DataError
+from abalone.data.files import matching_files
 from abalone.data.sources import Source, open_dataset, open_path
+from abalone.data.store import FORMAT, read_once
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+
+
+IN_MEMORY = 64 * 2**20  # bytes of files that are read into memory: quicker, and nothing is left behind
 
 
 def load_corpus(
@@ -34,15 +42,16 @@ def load_corpus(
 ) -> Corpus:
     """Read a corpus from a user's own data, or one of the paper's by name.
 
-    Own data is a CSV, TSV, JSON Lines or JSON file (plain, .gz, .xz or .zst), a Parquet file, a folder with
-    train, validation and test files of these, or a Hugging Face `Dataset` or `DatasetDict`, in memory or as
-    saved by `save_to_disk`. Columns with the usual names are found by themselves. Labels may be lists, strings
-    like `"sports; politics"`, or one 0/1 column a label. Without splits, 80/10/10 are made by iterative
-    stratification; without a validation split alone, a stratified tenth of train is split off.
+    Own data is a CSV, TSV, JSON Lines or JSON file (plain, .gz, .xz or .zst), a Parquet or Arrow file, a folder with
+    train, validation and test files of these, a pattern such as `"shards/*.parquet"` that matches them, or a Hugging
+    Face `Dataset` or `DatasetDict`, in memory or as saved by `save_to_disk`. Columns with the usual names are found by
+    themselves. Labels may be lists, strings like `"sports; politics"`, or one 0/1 column a label. Without splits,
+    80/10/10 are made by iterative stratification; without a validation split alone, a stratified tenth of train is
+    split off. What is larger than 64 MiB is read to the cache folder once and memory-mapped from there.
 
     Args:
-        source: a path, a dataset, or the name of a benchmark (`"arxiv-sample"`, `"rcv1"` …). A string that is
-            the name of a benchmark means the benchmark; write `"./rcv1"` for a folder of that name.
+        source: a path, a pattern, a dataset, or the name of a benchmark (`"arxiv-sample"`, `"rcv1"` …). A string that
+            is the name of a benchmark means the benchmark; write `"./rcv1"` for a folder of that name.
         path: where the files of a benchmark lie.
         text_column: the column of the texts; several, for example `["title", "body"]`, are joined by a newline.
         label_column: the column of the labels; a list of columns means one 0/1 column a label.
@@ -112,8 +121,7 @@ def read_source(
     columns = choose_columns(
         opened.tables[0], text_column=text_column, label_column=label_column, split_column=split_column
     )
-    with BadRows(_report(opened, skip_bad_rows)) as bad_rows:
-        documents = read_documents(opened.tables, columns, label_separator=label_separator, bad_rows=bad_rows)
+    documents, bad_rows = _read(opened, columns, label_separator, _report(opened, skip_bad_rows))
     documents.notes[:0] = [*opened.notes, *columns.notes]
     left_out = f"Rows left out: {bad_rows.count}; see {bad_rows.report}." if bad_rows.count else None
     if not documents.texts:
@@ -134,11 +142,35 @@ def read_source(
     )
 
 
+def _read(
+    source: Source, columns: Columns, label_separator: str | None, report: Path | None
+) -> tuple[Documents, BadRows]:
+    """Documents in memory, or, of much data, memory-mapped from the cache folder."""
+    read = partial(read_documents, source.tables, columns, label_separator=label_separator)
+    with BadRows(report) as bad_rows:
+        if source.size <= IN_MEMORY:
+            return read(bad_rows=bad_rows), bad_rows
+        options = [
+            FORMAT,
+            source.provenance,
+            asdict(columns),
+            [table.split for table in source.tables],
+            label_separator,
+        ]
+        key = hashlib.sha256(json.dumps([*options, report is not None], default=str).encode()).hexdigest()[:32]
+        documents, left_out = read_once(
+            key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), skip_bad_rows=report is not None
+        )
+        if left_out is not None:
+            bad_rows.take_from(left_out)
+    return documents, bad_rows
+
+
 def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
     if isinstance(source, str | Path):
         try:
             place = Path(source).expanduser()
-            there = place.exists()
+            there = place.exists() or bool(matching_files(place))
         except (OSError, RuntimeError) as error:  # a name that no file can have, or a home that nobody has
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise DataError(f"no such file or folder: {reason}", path=source) from error

@@ -10,12 +10,13 @@ from scipy.sparse import csr_array, issparse
 
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
+from abalone.data.label_lists import LabelLists
 from abalone.data.labels import in_order, label_matrix
 from abalone.data.split import stratified_holdout
+from abalone.data.texts import MappedTexts, take
 
-LabelLists = Sequence[Sequence[str]]
 LabelMatrix = np.ndarray | csr_array
-Labels = LabelLists | LabelMatrix
+Labels = Sequence[Sequence[str]] | LabelMatrix
 
 VALIDATION_SHARE = 0.1
 
@@ -44,7 +45,7 @@ def corpus_of(
     train = Split(texts, _matrix(labels, names))
     if validation is None:
         kept, held_out = stratified_holdout(train.labels, VALIDATION_SHARE, seed)
-        own, other = (Split([texts[row] for row in rows], train.labels[rows]) for rows in (kept, held_out))
+        own, other = (Split(take(texts, rows), train.labels[rows]) for rows in (kept, held_out))
     else:
         own, other = train, Split(read_texts(validation[0]), known_labels(validation[1], names))
     return Corpus(own, other, Split([], train.labels[:0]), tuple(names), name="own data")
@@ -54,11 +55,19 @@ def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
     """Labels as columns of the known names; the names of others are given in a warning."""
     if is_matrix(labels):
         return _matrix(labels, names)
+    if isinstance(labels, LabelLists):
+        if unseen := in_order(set(labels.carried()).difference(names)):
+            warnings.warn(_unseen_warning(unseen), stacklevel=3)
+        return labels.matrix(names)
     _check_lists(labels)
     if unseen := in_order({name for row in labels for name in row}.difference(names)):
-        warnings.warn(f"no training document carries {listed(unseen)}: left out, not scored", stacklevel=3)
+        warnings.warn(_unseen_warning(unseen), stacklevel=3)
     known = set(names)
     return label_matrix([[name for name in row if name in known] for row in labels], names)
+
+
+def _unseen_warning(unseen: list[str]) -> str:
+    return f"no training document carries {listed(unseen)}: left out, not scored"
 
 
 def label_lists(labels: csr_array, names: Sequence[str]) -> list[list[str]]:
@@ -75,6 +84,8 @@ def read_texts(texts: Sequence[str]) -> Sequence[str]:
     """The texts, if that is what they are."""
     if isinstance(texts, str):
         raise TypeError("texts must be a list of texts, got one text; put it in a list: [text]")
+    if isinstance(texts, MappedTexts):
+        return texts
     texts = texts if isinstance(texts, Sequence) else list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):

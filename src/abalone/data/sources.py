@@ -1,11 +1,12 @@
 """From what a user names — a file, a folder, a dataset — to the tables in it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.arrow import DatasetTable, ParquetTable, is_saved_dataset, load_saved
+from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
 from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import (
@@ -13,8 +14,10 @@ from abalone.data.files import (
     COMPRESSIONS,
     FORMATS,
     SPLIT_WORDS,
+    DataFiles,
     data_files,
     data_format,
+    matching_files,
     sha256,
     stem,
 )
@@ -32,6 +35,7 @@ class Source:
         name: short name of the corpus.
         tables: what is to be read.
         provenance: source, format and checksums.
+        size: bytes of the files, or of the dataset in memory.
         report: where rows left out are written unless the user says otherwise; `None` without a file.
         notes: what there was beside the tables.
     """
@@ -39,22 +43,32 @@ class Source:
     name: str
     tables: tuple[Table, ...]
     provenance: Mapping[str, object]
+    size: int
     report: Path | None = None
     notes: tuple[str, ...] = ()
 
 
-def open_path(path: Path) -> Source:
-    """The tables of a file, a folder of files, or a dataset saved on disk."""
+def open_path(path: Path, *, checked: bool = True) -> Source:
+    """The tables of a file, a folder of files, a dataset saved on disk, or of all files that a pattern matches.
+
+    Args:
+        path: or a pattern, such as `shards/train-*.parquet`.
+        checked: whether checksums are wanted, for which all of it is read.
+    """
     if is_saved_dataset(path):
-        checksums = {str(file.relative_to(path)): sha256(file) for file in sorted(path.rglob("*.arrow"))}
+        files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*.arrow"))}
         saved = open_dataset(load_saved(path), name=path.resolve().name, shown=path)
-        provenance = {"source": path.name, "format": "dataset", "sha256": checksums}
-        return Source(saved.name, saved.tables, provenance, _report_beside(path), saved.notes)
+        provenance = {"source": path.name, "format": "dataset", **_checksums(files, checked)}
+        return Source(saved.name, saved.tables, provenance, _size(files), _report_beside(path), saved.notes)
     if path.is_dir():
-        return _open_folder(path)
+        return _open_files(path, data_files(path), checked)
+    if not path.exists() and (matched := matching_files(path)):
+        root = Path(os.path.commonpath([file.parent for file in matched]))
+        return _open_files(root, data_files(root, matched), checked)
     table = _open_file(path)
-    provenance = {"source": path.name, "format": table.format, "sha256": {path.name: sha256(path)}}
-    return Source(stem(path), (table,), provenance, _report_beside(path))
+    files = {path.name: path}
+    provenance = {"source": path.name, "format": table.format, **_checksums(files, checked)}
+    return Source(stem(path), (table,), provenance, _size(files), _report_beside(path))
 
 
 def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "dataset") -> Source:
@@ -81,29 +95,29 @@ def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "
     name = name or first.info.dataset_name or "dataset"
     fingerprints = {key: part._fingerprint for key, part in parts.items()}
     provenance = {"source": name, "format": "dataset", "fingerprint": fingerprints}
-    return Source(name, tuple(tables), provenance, notes=tuple(notes))
+    size = sum(part.data.nbytes for part in parts.values())
+    return Source(name, tuple(tables), provenance, size, notes=tuple(notes))
 
 
-def _open_folder(folder: Path) -> Source:
-    found = data_files(folder)
+def _open_files(folder: Path, found: DataFiles, checked: bool) -> Source:
     of_split = found.of_split
     if list(of_split) == ["train"]:  # nothing is split yet: a column may say how, or we do it
         of_split = {None: of_split["train"]}
     tables: list[Table] = []
     notes: list[str] = []
-    checksums: dict[str, str] = {}
+    files: dict[str, Path] = {}
     for split in (*SPLITS, None):
         paths = of_split.get(split, [])
         tables += [_open_file(path, split) for path in paths]
-        checksums |= {path.name: sha256(path) for path in paths}
+        files |= {path.relative_to(folder).as_posix(): path for path in paths}
         if split is None and None in found.of_split and len(paths) > 1:
             notes.append(f"No name says a split, so these are read as one table: {_names(paths)}.")
     if found.left_out:
         notes.append(f"Left out, since the names say no split: {_names(found.left_out)}.")
     formats = "/".join(dict.fromkeys(table.format for table in tables))
     name = folder.resolve().name
-    provenance = {"source": name, "format": formats, "sha256": checksums}
-    return Source(name, tuple(tables), provenance, _report_beside(folder), tuple(notes))
+    provenance = {"source": name, "format": formats, **_checksums(files, checked)}
+    return Source(name, tuple(tables), provenance, _size(files), _report_beside(folder), tuple(notes))
 
 
 def _open_file(path: Path, split: str | None = None) -> Table:
@@ -114,12 +128,22 @@ def _open_file(path: Path, split: str | None = None) -> Table:
             return JsonTable(path, split, format=kind)
         case "parquet":
             return ParquetTable(path, split)
+        case "arrow":
+            return ArrowTable(path, split)
         case _:
             raise DataError(
                 f"the name says no known format ({', '.join(FORMATS)})",
                 path=path,
                 hint=f"CSV, TSV and JSON may also be compressed ({', '.join(COMPRESSIONS)}).",
             )
+
+
+def _checksums(files: Mapping[str, Path], wanted: bool) -> dict[str, object]:
+    return {"sha256": {name: sha256(file) for name, file in files.items()}} if wanted else {}
+
+
+def _size(files: Mapping[str, Path]) -> int:
+    return sum(file.stat().st_size for file in files.values())
 
 
 def _report_beside(path: Path) -> Path:

@@ -7,7 +7,6 @@ Data", ECML PKDD 2011: the rarest label is dealt out first, each document to the
 import heapq
 import random
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -38,7 +37,7 @@ def iterative_split(labels: csr_array, shares: Sequence[float], seed: int) -> li
     rng.shuffle(order)
     # Shuffled once here, so that nothing below depends on the order of the file.
     shuffled = _present(labels)[order]  # [n, L]
-    labels_of, documents_of = _rows(shuffled), _rows(csc_array(shuffled))
+    labels_of, documents_of = _Rows(shuffled), _Rows(csc_array(shuffled))
     place = _deal(labels_of, documents_of, fractions, rng)
     cover_labels(place, labels_of, documents_of, parts=len(fractions), main=_largest(fractions), rng=rng)
     part_of = np.empty(len(order), dtype=np.int64)
@@ -114,7 +113,7 @@ def lacking(labels: csr_array, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _deal(
-    labels_of: list[list[int]], documents_of: list[list[int]], fractions: list[float], rng: random.Random
+    labels_of: Sequence[list[int]], documents_of: Sequence[list[int]], fractions: list[float], rng: random.Random
 ) -> list[int]:
     """The part of each document, by iterative stratification."""
     main = _largest(fractions)
@@ -147,10 +146,11 @@ def _deal(
                 continue
             part = place[document] = neediest(wanted[label])
             room[part] -= 1
-            for other in labels_of[document]:
+            carried = labels_of[document]
+            for other in carried:
                 wanted[other][part] -= 1
                 left[other] -= 1
-            changed.update(labels_of[document])
+            changed.update(carried)
         for other in changed:
             if left[other]:
                 heapq.heappush(heap, (left[other], tie[other], other))
@@ -185,7 +185,19 @@ def _present(labels: csr_array) -> csr_array:
     return present
 
 
-def _rows(matrix: csr_array | csc_array) -> list[list[int]]:
-    """The non-zero positions along each row (CSR) or column (CSC); plain lists, for the loops are per element."""
-    indices, bounds = matrix.indices.tolist(), matrix.indptr.tolist()
-    return [indices[start:end] for start, end in pairwise(bounds)]
+class _Rows(Sequence[list[int]]):
+    """The non-zero positions along each row (CSR) or column (CSC).
+
+    Plain lists, for the loops are per element, but made as they are asked for: all at once they would take some
+    hundred bytes a document.
+    """
+
+    def __init__(self, matrix: csr_array | csc_array) -> None:
+        self._indices, self._bounds = matrix.indices, matrix.indptr.tolist()
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, row: int) -> list[int]:  # type: ignore[override]  # nobody asks for a slice
+        positions: list[int] = self._indices[self._bounds[row] : self._bounds[row + 1]].tolist()
+        return positions

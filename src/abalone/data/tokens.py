@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache as run_once
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FORMAT = "abalone-tokens-1"  # part of the key: another layout never meets an old file
+FORMAT = "abalone-tokens-2"  # part of the key: another layout never meets an old file
 HEADER_BYTES = 1024  # reserved ahead of the arrays and filled in last, when the number of tokens is known
 BLOCK_TEXTS, BLOCK_CHARACTERS = 2048, 8_000_000  # what is in memory at a time; either ends a block
 ID_TYPES: dict[str, np.dtype[Any]] = {"U16": np.dtype(np.uint16), "U32": np.dtype(np.uint32)}
@@ -198,21 +199,25 @@ def _in_memory(texts: Sequence[str], plain: PlainTokenizer) -> TokenArray:
 def _write_tokens(path: Path, texts: Sequence[str], plain: PlainTokenizer) -> None:
     prefix, suffix = plain.special_tokens
     ids_start = HEADER_BYTES + 8 * (len(texts) + 1)
-    lengths = [np.zeros(1, np.int64)]
+    lengths, ids_checksum = [np.zeros(1, np.int64)], 0
     with written_whole(path) as file:
         file.seek(ids_start)
         for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
             file.write(block_ids.data)
+            ids_checksum = zlib.crc32(block_ids.data, ids_checksum)
             lengths.append(block_lengths)
         offsets = np.cumsum(np.concatenate(lengths))
         file.seek(0)
-        file.write(_header(offsets, plain.dtype, prefix, suffix))
+        file.write(_header(offsets, plain.dtype, prefix, suffix, ids_checksum))
         file.write(offsets.data)
 
 
-def _header(offsets: np.ndarray, dtype: np.dtype[Any], prefix: tuple[int, ...], suffix: tuple[int, ...]) -> bytes:
+def _header(
+    offsets: np.ndarray, dtype: np.dtype[Any], prefix: tuple[int, ...], suffix: tuple[int, ...], ids_checksum: int
+) -> bytes:
     tokens = int(offsets[-1])
-    metadata = {"format": FORMAT, "prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
+    around = {"prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
+    metadata = {"format": FORMAT, **around, "ids": f"{ids_checksum:08x}"}
     tensors = {
         "offsets": {"dtype": "I64", "shape": [offsets.size], "data_offsets": [0, offsets.nbytes]},
         "ids": {
@@ -241,7 +246,10 @@ def read_tokens(path: Path) -> TokenArray | None:
         offsets_view = body[: 8 * offsets["shape"][0]].view(np.int64)
         ids_view = body[offsets_view.nbytes :].view(dtype)
         # The header follows from the arrays, so a header that differs tells of damage to either.
-        intact = ids_view.size == offsets_view[-1] and found == _header(offsets_view, dtype, prefix, suffix)
+        # Reading all ids once is a hundredth of what making them again would take.
+        intact = ids_view.size == offsets_view[-1] and found == _header(
+            offsets_view, dtype, prefix, suffix, zlib.crc32(ids_view.data)
+        )
     except OSError:
         return None
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):

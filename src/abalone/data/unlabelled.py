@@ -7,14 +7,14 @@ from pathlib import Path
 from abalone.data.columns import text_columns
 from abalone.data.documents import text_of
 from abalone.data.errors import DataError
-from abalone.data.files import data_format, open_text
+from abalone.data.files import data_format, matching_files, open_text
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, half_character, undecodable
 
 
 def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator[str]:
     """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other."""
-    if not path.exists():
+    if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         with open_text(path) as lines:
@@ -26,7 +26,7 @@ def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator
                 except ValueError as error:
                     raise DataError(str(error), path=path, line=number) from None
         return
-    for table in open_path(path).tables:
+    for table in open_path(path, checked=False).tables:
         if not table.columns:
             continue  # empty, as a split may be
         columns = text_columns(table, text_column)

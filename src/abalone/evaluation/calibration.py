@@ -5,18 +5,25 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
 from scipy.special import expit
 
+from abalone.evaluation import blocks
+from abalone.evaluation.blocks import EVERY, Scores, column_blocks
 from abalone.evaluation.checks import (
     Labels,
     check_same_shape,
     read_labels,
+    read_logit_scores,
     read_logits,
     read_one_per_label,
     read_probabilities,
 )
 
 LOG_TEMPERATURE = (np.log(0.05), np.log(20.0))  # far beyond what a trained network needs; keeps the search finite
+# Bins of logits for more pairs than are looked at together. Each stands for its pairs by their mean, so that the
+# cross-entropy is exact to about the square of the width; beyond the edge it is straight, where a mean is exact.
+BIN, EDGE = 2.0**-9, 64.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +67,10 @@ class TemperatureCalibration:
         probabilities: np.ndarray = expit(logits / self.temperatures[self.groups])
         return probabilities
 
+    def of_labels(self, columns: slice | np.ndarray) -> "TemperatureCalibration":
+        """The same for some labels."""
+        return TemperatureCalibration(self.temperatures, self.groups[columns])
+
     def to_dict(self) -> dict[str, list[float] | list[int]]:
         """Plain values, for JSON; read back they are the same to the last bit."""
         return {"temperatures": self.temperatures.tolist(), "groups": self.groups.tolist()}
@@ -74,7 +85,7 @@ class TemperatureCalibration:
         return cls(np.asarray(stored["temperatures"], dtype=np.float64), np.asarray(stored["groups"], dtype=np.int64))
 
 
-def fit_temperatures(logits: np.ndarray, labels: Labels, groups: np.ndarray) -> TemperatureCalibration:
+def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> TemperatureCalibration:
     """Find the temperatures with the lowest binary cross-entropy, on documents that were not trained on.
 
     The cross-entropy over all labels is never above that of the logits as they are. A group in which every pair
@@ -82,37 +93,81 @@ def fit_temperatures(logits: np.ndarray, labels: Labels, groups: np.ndarray) -> 
     better; it takes that of all labels together.
 
     Args:
-        logits: [n, L].
+        logits: [n, L], as an array or computed block by block.
         labels: [n, L].
         groups: [L], the group of each label, for example `label_thirds(frequencies)`; `np.zeros(L, int)` for one
             temperature in all.
     """
-    logits, truth = read_logits("logits", logits), read_labels("labels", labels)
+    logits, truth = read_logit_scores("logits", logits), read_labels("labels", labels)
     check_same_shape("logits", logits, "labels", truth)
     groups = read_one_per_label("groups", groups, logits.shape[1])
     _check_groups(groups)
-    positive = truth.toarray().astype(bool)  # [n, L]
-    overall = _temperature(logits, positive)
-    temperatures = []
-    for group in range(int(groups.max()) + 1):
-        inside = groups == group
-        temperatures.append(_temperature(logits[:, inside], positive[:, inside], otherwise=overall))
-    return TemperatureCalibration(np.array(temperatures), groups)
+    number = int(groups.max()) + 1
+    if logits.shape[0] * logits.shape[1] <= blocks.AT_ONCE:
+        values, positive = logits[EVERY, EVERY], truth.toarray().astype(bool)  # [n, L] both
+        overall = _Pairs.of(values, positive)
+        each = [_Pairs.of(values[:, groups == group], positive[:, groups == group]) for group in range(number)]
+    else:
+        each = _binned(logits, truth, groups, number)
+        overall = _Pairs.together(each)
+    common = _temperature(overall)
+    return TemperatureCalibration(np.array([_temperature(pairs, otherwise=common) for pairs in each]), groups)
 
 
-def _temperature(logits: np.ndarray, positive: np.ndarray, otherwise: float = 1.0) -> float:
-    """The best temperature, never worse than 1 or `otherwise`; the latter where the labels cannot tell."""
-    if positive.all() or not positive.any():
-        return otherwise
-    pull = logits[positive].sum()
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of a document and a label, as the cross-entropy sees them."""
 
-    def cross_entropy(log_temperature: float) -> float:
+    logits: np.ndarray
+    weights: np.ndarray | float = 1.0  # how many pairs a logit stands for
+    pull: float = 0.0  # sum of the positives' logits
+    positives: int = 0
+
+    @classmethod
+    def of(cls, logits: np.ndarray, positive: np.ndarray) -> "_Pairs":
+        return cls(logits, 1.0, logits[positive].sum(), int(positive.sum()))
+
+    @classmethod
+    def together(cls, parts: "list[_Pairs]") -> "_Pairs":
+        logits, weights = (np.concatenate([getattr(part, name) for part in parts]) for name in ("logits", "weights"))
+        return cls(logits, weights, sum(part.pull for part in parts), sum(part.positives for part in parts))
+
+    @property
+    def number(self) -> int:
+        return self.logits.size if isinstance(self.weights, float) else int(self.weights.sum())
+
+    def cross_entropy(self, log_temperature: float) -> float:
         scale = np.exp(-log_temperature)
-        return float(np.logaddexp(0, logits * scale).sum() - pull * scale)
+        each = np.logaddexp(0, self.logits * scale)
+        return float((each if isinstance(self.weights, float) else each * self.weights).sum() - self.pull * scale)
 
+
+def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -> list[_Pairs]:
+    """The pairs of each group in bins of like logits: one look at every pair, however often they are asked for."""
+    bins = int(2 * EDGE / BIN)
+    counts, sums, pulls = np.zeros((number, bins)), np.zeros((number, bins)), np.zeros(number)
+    positives = np.bincount(groups[truth.indices], minlength=number)
+    by_label = truth.T.tocsr()
+    for columns in column_blocks(logits.shape):
+        block, group = logits[EVERY, columns], groups[columns]  # [n, C], [C]
+        place = ((block + EDGE) / BIN).clip(0, bins - 1).astype(np.int64) + group * bins
+        counts += np.bincount(place.ravel(), minlength=number * bins).reshape(number, bins)
+        sums += np.bincount(place.ravel(), block.ravel(), minlength=number * bins).reshape(number, bins)
+        labels, documents = by_label[columns].nonzero()
+        pulls += np.bincount(group[labels], block[documents, labels], minlength=number)
+    return [
+        _Pairs((sums[g] / np.maximum(counts[g], 1))[counts[g] > 0], counts[g][counts[g] > 0], pulls[g], positives[g])
+        for g in range(number)
+    ]
+
+
+def _temperature(pairs: _Pairs, otherwise: float = 1.0) -> float:
+    """The best temperature, never worse than 1 or `otherwise`; the latter where the labels cannot tell."""
+    if pairs.positives in (0, pairs.number):
+        return otherwise
     # Convex in 1/T, so there is one valley in log T too; the comparison is for a valley that ends next to T = 1.
-    found = minimize_scalar(cross_entropy, bounds=LOG_TEMPERATURE, method="bounded").x
-    return float(np.exp(min([found, 0.0, np.log(otherwise)], key=cross_entropy)))
+    found = minimize_scalar(pairs.cross_entropy, bounds=LOG_TEMPERATURE, method="bounded").x
+    return float(np.exp(min([found, 0.0, np.log(otherwise)], key=pairs.cross_entropy)))
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:

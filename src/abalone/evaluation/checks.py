@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from abalone.evaluation.blocks import Computed, Scores
+
 Labels = np.ndarray | csr_array
 """0/1 of any type, [n, L], dense or sparse."""
 
@@ -48,6 +50,22 @@ def read_logits(name: str, values: np.ndarray) -> np.ndarray:
     return matrix
 
 
+def read_probability_scores(name: str, values: Scores) -> Scores:
+    """`read_probabilities` of a matrix, or of each block of one that is computed, when it is."""
+    if isinstance(values, Computed):
+        _check_matrix(name, values.shape)
+        return Computed(values.shape, lambda rows, columns: read_probabilities(name, values[rows, columns]))
+    return read_probabilities(name, values)
+
+
+def read_logit_scores(name: str, values: Scores) -> Scores:
+    """`read_logits` of a matrix, or of each block of one that is computed, when it is."""
+    if isinstance(values, Computed):
+        _check_matrix(name, values.shape)
+        return Computed(values.shape, lambda rows, columns: read_logits(name, values[rows, columns]))
+    return read_logits(name, values)
+
+
 def read_one_per_label(name: str, values: np.ndarray, labels: int) -> np.ndarray:
     """A vector [L]; `name` is for the message."""
     vector = np.asarray(values)
@@ -56,7 +74,7 @@ def read_one_per_label(name: str, values: np.ndarray, labels: int) -> np.ndarray
     return vector
 
 
-def check_same_shape(name: str, matrix: Labels, other_name: str, other: Labels) -> None:
+def check_same_shape(name: str, matrix: Labels | Scores, other_name: str, other: Labels | Scores) -> None:
     """Both are about the same documents and labels."""
     if matrix.shape != other.shape:
         raise ValueError(f"{name} and {other_name} must have the same shape, got {matrix.shape} and {other.shape}")

@@ -1,7 +1,7 @@
 """From the logits of one or several models to probabilities and labels, all fitted on validation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from abalone.config import Config
+from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held
 from abalone.evaluation.calibration import TemperatureCalibration, fit_temperatures
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.mixing import Mixture
@@ -43,6 +44,27 @@ class Decision:
             return np.zeros(probabilities.shape, dtype=bool)
         return self.thresholds.apply(probabilities, at_least_one=self.at_least_one)
 
+    def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:
+        """`probabilities` of matrices that may be computed block by block; an array where it is small."""
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            others = {name: expert[rows, columns] for name, expert in experts.items()}
+            return self._of_labels(columns).probabilities(logits[rows, columns], others)
+
+        return held(Computed(logits.shape, block))
+
+    def given(self, probabilities: Scores) -> Scores:
+        """`labels` of probabilities that may be computed block by block; an array of bool where it is small."""
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            return self.labels(probabilities[rows, EVERY])[:, columns]  # whole rows: one label at least is of them all
+
+        return held(Computed(probabilities.shape, block))
+
+    def _of_labels(self, columns: Index) -> "Decision":
+        calibration = None if self.calibration is None else self.calibration.of_labels(columns)
+        return replace(self, thresholds=Thresholds(self.thresholds.values[columns]), calibration=calibration)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
@@ -65,8 +87,8 @@ class Decision:
 
 
 def fit_decision(
-    logits: np.ndarray,
-    experts: Mapping[str, np.ndarray],
+    logits: Scores,
+    experts: Mapping[str, Scores],
     labels: csr_array,
     frequencies: np.ndarray,
     config: Config,
@@ -74,15 +96,15 @@ def fit_decision(
     """Choose weights, temperatures and thresholds on validation documents.
 
     Args:
-        logits: of the classifier, [n, L].
+        logits: of the classifier, [n, L]; these and the experts' as arrays or computed block by block.
         experts: logits of others to mix in, each [n, L].
         labels: [n, L].
         frequencies: [L], training documents of each label.
         config: what is wanted: `calibrate`, `thresholds`, `at_least_one`.
     """
     mixture = Mixture.chosen(logits, experts, labels, "micro" if config.thresholds == "micro" else "macro")
-    logits = mixture.apply(logits, experts)
-    calibration = fit_temperatures(logits, labels, label_thirds(frequencies)) if config.calibrate else None
-    probabilities = expit(logits) if calibration is None else calibration.apply(logits)
-    thresholds = fit_thresholds(probabilities, labels, objective=config.thresholds)
+    mixed = mixture.scores(logits, experts)
+    calibration = fit_temperatures(mixed, labels, label_thirds(frequencies)) if config.calibrate else None
+    undecided = Decision(Thresholds(np.full(labels.shape[1], 0.5)), calibration=calibration)
+    thresholds = fit_thresholds(undecided.scores(mixed, {}), labels, objective=config.thresholds)
     return Decision(thresholds, mixture, calibration, config.at_least_one)

@@ -6,6 +6,7 @@ encoder has seen too seldom, so it is worth mixing in (`abalone.evaluation.mixin
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
-from scipy.optimize import minimize
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -26,7 +26,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from abalone.data.cache import written_whole
 from abalone.data.errors import readable
+from abalone.data.texts import take
+from abalone.evaluation import blocks
+from abalone.evaluation.blocks import Computed, Index, Scores
 from abalone.evaluation.checks import Labels, read_labels
+from abalone.evaluation.link import Link
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"
 FORMAT = 1  # of the two files; raised when an older reader would misread them
@@ -36,69 +40,6 @@ SMALL = 2e7  # tf-idf entries × labels: less is fitted before other processes w
 # Share of a label's squared weights that is kept. On arXiv abstracts that is a fifth of the entries, and validation
 # average precision stays within 0.1 points for the head, medium and tail third of the labels alike.
 KEPT = 0.95
-
-
-@dataclass(frozen=True)
-class Link:
-    """From the decision values of SVMs to logits: four numbers for all labels together.
-
-    With r = |log-odds of the label's share in training|, and m = 1 for a label that fewer than half of the documents
-    carry, −1 (the mirror image) for one that more carry, the decision value s becomes
-
-        m · (offset + offset_by_rarity·r + exp(log_slope + log_slope_by_rarity·r) · (m·s + 1))
-
-    A sigmoid per label (Platt) has too little to go by for rare labels; one for all labels is wrong for them, as the
-    decision values of a label huddle the closer around −1 the rarer it is. So what is shared here is how slope and
-    offset follow the frequency. The slope is above 0: the order of the documents within a label never changes.
-    Cross-entropy on fresh documents, after fitting to 300 or 2,400 arXiv abstracts or 388 Reuters stories:
-
-        this link 0.0651, 0.0645, 0.0111 · per label 0.0691, 0.0645, 0.0172 · one sigmoid 0.0716, 0.0712, 0.0117
-
-    The default values lie between those of the two corpora; unfitted they give 0.0678, 0.0671, 0.0119.
-    """
-
-    offset: float = -3.6
-    offset_by_rarity: float = -0.45
-    log_slope: float = 1.2
-    log_slope_by_rarity: float = 0.24
-
-    def logits(self, decisions: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
-        """Logits [n, L] of decision values [n, L]; `log_odds` [L] of the labels' shares in training."""
-        mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
-        slope = np.exp(self.log_slope + self.log_slope_by_rarity * rarity)
-        values: np.ndarray = self.offset + self.offset_by_rarity * rarity + slope * (mirror * decisions + 1)
-        values *= mirror
-        return values
-
-    @classmethod
-    def fitted(cls, decisions: np.ndarray, positive: np.ndarray, log_odds: np.ndarray) -> "Link":
-        """The link with the lowest cross-entropy on documents that were not trained on.
-
-        A weak pull towards the default keeps it finite where a few documents, or words that decide everything, would
-        have it grow without end; some hundred documents outweigh it.
-
-        Args:
-            decisions: [n, L].
-            positive: [n, L] of bool.
-            log_odds: [L], of the labels' shares in training.
-        """
-        default = np.array(list(asdict(cls()).values()))
-        mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
-        target = positive == (mirror > 0)  # [n, L], in the mirror where the label is
-        height = mirror * decisions + 1  # [n, L]
-
-        def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
-            steep = np.exp(numbers[2] + numbers[3] * rarity) * height
-            logits = numbers[0] + numbers[1] * rarity + steep
-            error = expit(logits) - target
-            along, away = error * steep, numbers - default
-            value = (np.logaddexp(0, logits) - target * logits).sum() + away @ away / 2
-            gradient = error.sum(), (error @ rarity).sum(), along.sum(), (along @ rarity).sum()
-            return float(value), np.array(gradient) + away
-
-        # Far from anything sensible; they keep the exponential finite while the search feels its way.
-        bounds = list(zip(default - 5, default + 5, strict=True))
-        return cls(*minimize(loss, default, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())
 
 
 class LexicalModel:
@@ -169,14 +110,19 @@ class LexicalModel:
         return self
 
     def calibrate(self, texts: Sequence[str], labels: Labels) -> "LexicalModel":
-        """Fit the `Link` to documents that were not trained on, with labels [n, L]."""
+        """Fit the `Link` to documents that were not trained on, with labels [n, L].
+
+        Of many documents and labels some, evenly spread, are enough for its four numbers.
+        """
         learnt, truth = self._fitted(), _read_documents(texts, labels)
         if truth.shape[1] != len(learnt.positives):
             raise ValueError(f"labels must have {len(learnt.positives)} columns as in fit, got shape {truth.shape}")
         varied = ~learnt.constant
         if varied.any():
-            positive = truth.toarray()[:, varied] == 1
-            self.link = Link.fitted(learnt.decisions(texts)[:, varied], positive, learnt.log_odds[varied])
+            rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / blocks.AT_ONCE))
+            positive = truth[rows].toarray()[:, varied] == 1
+            decisions = learnt.decisions(take(texts, rows))[:, varied]
+            self.link = Link.fitted(decisions, positive, learnt.log_odds[varied])
         return self
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
@@ -189,6 +135,26 @@ class LexicalModel:
             logits[block] = self.link.logits(learnt.decisions(texts[block]), learnt.log_odds)
         logits[:, learnt.constant] = learnt.log_odds[learnt.constant]
         return logits
+
+    def logits_in_blocks(self, texts: Sequence[str]) -> Scores:
+        """`scores` computed block by block where documents and labels are many."""
+        learnt = self._fitted()
+        shape = len(texts), len(learnt.positives)
+        if shape[0] * shape[1] <= blocks.AT_ONCE:
+            return self.scores(texts)
+        _check_texts(texts)
+        starts = range(0, len(texts), BLOCK)
+        features = csr_array(vstack([learnt.features(texts[start : start + BLOCK]) for start in starts]))  # [n, F]
+        by_label = learnt.weights.T.tocsr()  # [L, F]
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            decisions = (features[rows] @ by_label[columns].T).toarray() + learnt.bias[columns]
+            log_odds, constant = learnt.log_odds[columns], learnt.constant[columns]
+            logits = self.link.logits(decisions, log_odds).astype(np.float32)
+            logits[:, constant] = log_odds[constant]
+            return logits
+
+        return Computed(shape, block)
 
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
         """Probabilities [n, L], σ of the scores."""
@@ -278,10 +244,12 @@ class _Learnt:
 
     def decisions(self, texts: Sequence[str]) -> np.ndarray:
         """Of the SVMs, [n, L]; 0 for constant labels."""
-        if not self.terms:
-            return np.zeros((len(texts), len(self.bias)))
-        values: np.ndarray = (self.vectorizer.transform(texts) @ self.weights).toarray() + self.bias
+        values: np.ndarray = (self.features(texts) @ self.weights).toarray() + self.bias
         return values
+
+    def features(self, texts: Sequence[str]) -> csr_array:
+        """tf-idf, [n, F]."""
+        return csr_array(self.vectorizer.transform(texts)) if self.terms else csr_array((len(texts), 0))
 
 
 def _vectorizer(**settings: Any) -> Any:

@@ -9,18 +9,28 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probabilities
+from abalone.evaluation.blocks import EVERY, Computed, Scores, of_labels, row_blocks
+from abalone.evaluation.checks import (
+    Labels,
+    check_same_shape,
+    read_labels,
+    read_one_per_label,
+    read_probability_scores,
+)
 from abalone.evaluation.groups import THIRDS, label_thirds
 from abalone.evaluation.ranking import ranking_scores
 
 DRAWN_AT_ONCE = 2**22  # documents; bounds the memory of the bootstrap, and stays in the caches
 
+Predictions = Labels | Computed
+"""0/1 of any type, [n, L]: dense, sparse, or computed block by block."""
+
 
 def evaluate(
     truth: Labels,
-    predictions: Labels,
+    predictions: Predictions,
     *,
-    probabilities: np.ndarray | None = None,
+    probabilities: Scores | None = None,
     frequencies: np.ndarray | None = None,
     scored: np.ndarray | None = None,
 ) -> dict[str, float]:
@@ -30,7 +40,7 @@ def evaluate(
     neither present nor predicted has F1 = 0 and counts: macro averages are over all labels, as in the paper.
 
     Args:
-        truth, predictions: [n, L].
+        truth, predictions: [n, L]. Predictions and probabilities may be computed block by block (`Computed`).
         probabilities: [n, L]; adds `precision_at_1`, `_3`, `_5` (ties count in proportion; always over k, even
             where L < k), `ranking_loss` (ties count as wrong) and `mean_average_precision` (over the labels that
             have a positive).
@@ -50,10 +60,10 @@ def evaluate(
     scores = _count_scores(counts, truth.shape[0], _thirds(frequencies, columns, truth.shape[1]))
     values = {name: float(score) for name, score in scores.items()}
     if probabilities is not None:
-        probabilities = read_probabilities("probabilities", probabilities)
+        probabilities = read_probability_scores("probabilities", probabilities)
         check_same_shape("truth", truth, "probabilities", probabilities)
         if scored is not None:
-            truth, probabilities = truth[:, columns], probabilities[:, columns]
+            truth, probabilities = truth[:, columns], of_labels(probabilities, columns)
         values |= ranking_scores(truth, probabilities)
     return values
 
@@ -74,7 +84,7 @@ class LabelScore:
 
 def per_label(
     truth: Labels,
-    predictions: Labels,
+    predictions: Predictions,
     label_names: list[str] | tuple[str, ...],
     frequencies: np.ndarray | None = None,
     thresholds: np.ndarray | None = None,
@@ -134,13 +144,14 @@ def bootstrap_interval(
     """
     if samples < 1 or not 0 < level < 1:
         raise ValueError(f"samples must be at least 1 and level between 0 and 1, got {samples} and {level}")
-    truth, predictions = _read_pair(truth, predictions)
+    truth, predictions = read_labels("truth", truth), read_labels("predictions", predictions)
+    check_same_shape("truth", truth, "predictions", predictions)
     documents, labels = truth.shape
     columns = _scored_columns(scored, labels)
     thirds = _thirds(frequencies, columns, labels)
     by_label = [m.T.astype(np.float64) for m in (truth.multiply(predictions), predictions, truth)]  # [L, n] each
     rng = np.random.default_rng(seed)
-    step = max(1, DRAWN_AT_ONCE // documents)
+    step = max(1, DRAWN_AT_ONCE // max(documents, labels))
     drawn = []
     for start in range(0, samples, step):
         size = min(step, samples - start)
@@ -164,8 +175,16 @@ class Counts:
     support: np.ndarray
 
     @classmethod
-    def of(cls, truth: csr_array, predictions: csr_array) -> "Counts":
-        """Count; both as `read_labels` gives them."""
+    def of(cls, truth: csr_array, predictions: csr_array | Computed) -> "Counts":
+        """Count; what is not computed is as `read_labels` gives it."""
+        if isinstance(predictions, Computed):
+            # Not all at once even as sparse ones: a model that knows nothing yet predicts every other label.
+            blocks = [
+                cls.of(truth[rows], read_labels("predictions", predictions[rows, EVERY]))
+                for rows in row_blocks(truth.shape)
+            ]
+            counts = np.array([(block.hits, block.predicted, block.support) for block in blocks]).sum(axis=0)  # [3, L]
+            return cls(*counts)
         matrices = truth.multiply(predictions), predictions, truth
         return cls(*(np.bincount(matrix.indices, minlength=truth.shape[1]) for matrix in matrices))
 
@@ -216,10 +235,12 @@ def _count_scores(counts: Counts, documents: int, thirds: np.ndarray | None) -> 
     return scores
 
 
-def _read_pair(truth: Labels, predictions: Labels) -> tuple[csr_array, csr_array]:
-    pair = read_labels("truth", truth), read_labels("predictions", predictions)
-    check_same_shape("truth", pair[0], "predictions", pair[1])
-    return pair
+def _read_pair(truth: Labels, predictions: Predictions) -> tuple[csr_array, csr_array | Computed]:
+    truth = read_labels("truth", truth)
+    if not isinstance(predictions, Computed):
+        predictions = read_labels("predictions", predictions)
+    check_same_shape("truth", truth, "predictions", predictions)
+    return truth, predictions
 
 
 def _scored_columns(scored: np.ndarray | None, labels: int) -> np.ndarray:

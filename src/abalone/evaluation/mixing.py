@@ -9,7 +9,15 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_logits, read_probabilities
+from abalone.evaluation import blocks
+from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held, taken
+from abalone.evaluation.checks import (
+    Labels,
+    check_same_shape,
+    read_labels,
+    read_logits,
+    read_probabilities,
+)
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import fit_thresholds
 
@@ -50,15 +58,17 @@ def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
     return values
 
 
-def choose_weight(logits: np.ndarray, expert: np.ndarray, labels: Labels, objective: Goal = "macro") -> float:
+def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goal = "macro") -> float:
     """The weight of an expert, of 0, 0.05, …, 1, that gives the highest F1 on validation with tuned thresholds.
 
     Thresholds tuned and scored on the same documents flatter whatever overfits most, so they are cross-fitted:
     chosen on one half of the documents, scored on the other, and the other way round; over a few splits into halves,
-    always the same ones. The lowest weight wins among equals, and 0 unless something is gained.
+    always the same ones. The lowest weight wins among equals, and 0 unless something is gained. It looks at every
+    pair some two hundred times: of more pairs than are looked at together it takes a sample of the documents, always
+    the same, and the labels these carry.
 
     Args:
-        logits: of the classifier, [n, L].
+        logits: of the classifier, [n, L]; this and the next as an array or computed block by block.
         expert: its logits, [n, L].
         labels: [n, L], of documents that neither was trained on.
         objective: whether macro- or micro-F1 counts. Labels without a document here are not scored.
@@ -68,9 +78,14 @@ def choose_weight(logits: np.ndarray, expert: np.ndarray, labels: Labels, object
     """
     if objective not in get_args(Goal):
         raise ValueError(f"objective must be one of {', '.join(get_args(Goal))}, got {objective!r}")
-    logits, expert, truth = read_logits("logits", logits), read_logits("expert", expert), read_labels("labels", labels)
+    truth = read_labels("labels", labels)
     check_same_shape("logits", logits, "expert", expert)
     check_same_shape("logits", logits, "labels", truth)
+    if logits.shape[0] * logits.shape[1] > blocks.AT_ONCE:
+        rows, columns = _sample(truth)
+        truth = truth[rows][:, columns]
+        logits, expert = (taken(scores, rows, columns) for scores in (logits, expert))
+    logits, expert = read_logits("logits", logits[EVERY, EVERY]), read_logits("expert", expert[EVERY, EVERY])
     splits = [halves for halves in _splits(len(logits)) if all(truth[half].nnz for half in halves)]
     if not splits:
         return 0.0
@@ -79,6 +94,14 @@ def choose_weight(logits: np.ndarray, expert: np.ndarray, labels: Labels, object
     smooth = np.convolve(np.pad(scores, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
     best = int(smooth.argmax())  # the first of equals
     return GRID[best] if smooth[best] >= scores[0] + MIN_GAIN else 0.0
+
+
+def _sample(truth: csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and the labels they carry, so many that all pairs of them can be looked at together."""
+    drawn = np.random.default_rng(0).permutation(truth.shape[0])
+    carried = np.unique(truth.indices).size
+    rows = np.sort(drawn[: max(1, blocks.AT_ONCE // max(carried, 1))])
+    return rows, np.unique(truth[rows].indices)
 
 
 Halves = tuple[np.ndarray, np.ndarray]
@@ -124,13 +147,13 @@ class Mixture:
 
     @classmethod
     def chosen(
-        cls, logits: np.ndarray, experts: Mapping[str, np.ndarray], labels: Labels, objective: Goal = "macro"
+        cls, logits: Scores, experts: Mapping[str, Scores], labels: Labels, objective: Goal = "macro"
     ) -> "Mixture":
         """`choose_weight` for one expert after the other; `experts` are logits by name, [n, L] each."""
         weights: dict[str, float] = {}
         for name, expert in experts.items():
             weights[name] = choose_weight(logits, expert, labels, objective)
-            logits = mix(logits, expert, weights[name])
+            logits = cls({name: weights[name]}).scores(logits, {name: expert})
         return cls(weights)
 
     def apply(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -141,6 +164,14 @@ class Mixture:
                     raise ValueError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
                 logits = mix(logits, experts[name], weight)
         return logits
+
+    def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:
+        """`apply` to matrices that may be computed block by block; an array where it is small."""
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            return self.apply(logits[rows, columns], {name: expert[rows, columns] for name, expert in experts.items()})
+
+        return held(Computed(logits.shape, block))
 
     def to_dict(self) -> dict[str, float]:
         """Plain values, for JSON."""

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 
 from abalone.device import choose_device
+from abalone.evaluation.checks import read_labels
 from abalone.evaluation.gridfits import (
     SCORED_AT_ONCE,
     GridFits,
@@ -23,12 +24,16 @@ from abalone.evaluation.gridfits import (
     shuffled_batches,
     starting_weights,
 )
-from abalone.losses.checks import check_at_least_zero, check_columns, check_finite, check_matrix, check_same_rows
+from abalone.losses.checks import check_at_least_zero, check_columns, check_finite, check_matrix
 from abalone.losses.kernel import working_dtype
 from abalone.losses.pairs import label_matrix
 
 Features = np.ndarray | Tensor  # [n, d], of any floating type; may be memory-mapped
 Labels = np.ndarray | Tensor | csr_array  # [n, L] of 0/1
+
+# Labels are fitted together as long as their fits have no more weights than this, four numbers each while training,
+# and their targets no more entries than that: about 2 GiB, and 1 GiB. Many labels are fitted in blocks.
+WEIGHTS_AT_ONCE, TARGETS_AT_ONCE = 2**27, 2**30
 
 
 @dataclass(eq=False)
@@ -45,8 +50,9 @@ class LinearProbe:
     the setting with the best mean F1 over the other labels: its own F1 says nothing, and without training documents
     would favour the fit that learned least. A setting that overflows is never kept.
 
-    The seed fixes starts and batches, whatever else draws random numbers. Computes in float32, or in float64 if X is
-    float64; on CUDA the products follow `torch.set_float32_matmul_precision`.
+    The seed fixes starts and batches, whatever else draws random numbers, and every label sees the same batches
+    whichever it is fitted together with: many labels are fitted in blocks, to bound the memory. Computes in float32, or
+    in float64 if X is float64; on CUDA the products follow `torch.set_float32_matmul_precision`.
 
     Args:
         learning_rates, weight_decays: the grid; the paper's by default.
@@ -112,28 +118,28 @@ class LinearProbe:
             )
         device = _device(self.device)
         # All read before training, so that what is wrong is said at once.
-        features, targets = _features("X", X, device), _targets("Y", Y, device)
-        val_features, val_targets = _features("X_val", X_val, device), _targets("Y_val", Y_val, device)
-        check_same_rows("X", features, "Y", targets)
-        check_same_rows("X_val", val_features, "Y_val", val_targets)
+        features, labels = _features("X", X, device), _labels("Y", Y)
+        val_features, val_labels = _features("X_val", X_val, device).to(features.dtype), _labels("Y_val", Y_val)
+        _check_rows("X", features, "Y", labels)
+        _check_rows("X_val", val_features, "Y_val", val_labels)
         check_columns("X_val", val_features, features.shape[1], "X")
-        check_columns("Y_val", val_targets, targets.shape[1], "Y")
+        if val_labels.shape[1] != labels.shape[1]:
+            raise ValueError(f"Y_val must be [rows, {labels.shape[1]}] to match Y, got shape {val_labels.shape}")
         size = min(self.batch_size, len(features))
         steps = self.epochs * len(features) // size
         generator = torch.Generator().manual_seed(self.seed)
-        start = starting_weights(self.initialisations, targets.shape[1], features.shape[1], generator)
-        fits = GridFits(features, targets, self.grid, start, size, steps)
-        fits.train(shuffled_batches(len(features), size, steps, generator, device))
-        self._keep_best(fits, val_features.to(features.dtype), val_targets)
+        start = starting_weights(self.initialisations, labels.shape[1], features.shape[1], generator)
+        batches_begin = generator.get_state()
+        best = _Best(self.grid, labels, val_labels, start.to("cpu", features.dtype))
+        for columns in best.blocks(len(features)):
+            generator.set_state(batches_begin)
+            fits = GridFits(features, _dense(labels, columns, device), self.grid, start[:, columns], size, steps)
+            fits.train(shuffled_batches(len(features), size, steps, generator, device))
+            best.keep(columns, fits, *fits.scores(val_features, _dense(val_labels, columns, device)))
+        self.weight, self.bias = best.weight, best.bias
+        self.chosen = [self.grid[setting] for setting in best.settings]
+        self.validation_f1 = torch.from_numpy(best.f1)
         return self
-
-    def _keep_best(self, fits: GridFits, features: Tensor, targets: Tensor) -> None:
-        f1, log_likelihood = fits.scores(features, targets)  # [S, L] both
-        known = (fits.targets.any(0) & targets.any(0)).cpu().numpy()  # [L]
-        best = best_settings(f1, log_likelihood, known)
-        self.chosen = [self.grid[setting] for setting in best]
-        self.weight, self.bias = fits.pick(best)
-        self.validation_f1 = torch.from_numpy(np.where(known, f1[best, np.arange(len(best))], np.nan))
 
     def predict_proba(self, X: Features) -> np.ndarray:
         """Probabilities [n, L]: the mean over the initialisations."""
@@ -180,12 +186,45 @@ class LinearProbe:
             raise NotFittedError("this LinearProbe is not fitted yet: call fit(X, Y, X_val, Y_val) first")
 
 
-def best_settings(f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray) -> np.ndarray:
+class _Best:
+    """The fits that are kept, filled in block by block of labels."""
+
+    def __init__(self, grid: Sequence[Setting], labels: csr_array, val_labels: csr_array, start: Tensor) -> None:
+        self.known = np.logical_and(*(np.asarray(y.sum(axis=0)).ravel() > 0 for y in (labels, val_labels)))  # [L]
+        self.weight, self.bias = torch.empty_like(start), torch.empty_like(start[..., 0])  # [I, L, d], [I, L]
+        self.settings, self.f1 = np.zeros(len(self.known), np.int64), np.full(len(self.known), np.nan)
+        self._numbers_a_label = start[:, 0].numel() * len(grid)
+        self._total, self._summed = np.zeros((2, len(grid))), 0  # scores of known labels, and of how many
+
+    def blocks(self, documents: int) -> list[np.ndarray]:
+        """Labels that are fitted together; those that take the setting of the others come after the others."""
+        most = max(1, min(WEIGHTS_AT_ONCE // self._numbers_a_label, TARGETS_AT_ONCE // documents))
+        if len(self.known) <= most:
+            return [np.arange(len(self.known))]
+        parts = np.flatnonzero(self.known), np.flatnonzero(~self.known)
+        return [part[begin : begin + most] for part in parts for begin in range(0, len(part), most)]
+
+    def keep(self, columns: np.ndarray, fits: GridFits, f1: np.ndarray, log_likelihood: np.ndarray) -> None:
+        """Choose for a block of labels, whose scores on validation are [S, C]."""
+        known = self.known[columns]
+        others = self._total / self._summed if self._summed and not known.any() else None
+        best = best_settings(f1, log_likelihood, known, others)
+        self.settings[columns] = best
+        self.weight[:, columns], self.bias[:, columns] = fits.pick(best)
+        self.f1[columns] = np.where(known, f1[best, np.arange(len(best))], np.nan)
+        self._total += _comparable(f1, log_likelihood)[:, :, known].sum(2)
+        self._summed += int(known.sum())
+
+
+def best_settings(
+    f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray, others: np.ndarray | None = None
+) -> np.ndarray:
     """[L], the setting each label keeps.
 
     Args:
         f1, log_likelihood: [S, L] on validation, NaN where a setting must not be kept.
         known: [L], whether training and validation have documents of the label.
+        others: [2, S], the mean of both over labels that are known, where none of these is.
     """
     usable = ~np.isnan(f1)
     if not usable.any(0).all():
@@ -193,8 +232,10 @@ def best_settings(f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray)
         raise ValueError(
             f"every fit of label {label} overflowed; scale the features down or give smaller learning_rates"
         )
-    scores = np.where(usable, np.stack([f1, log_likelihood]), [[[0.0]], [[-np.inf]]])  # [2, S, L]
-    if known.any():
+    scores = _comparable(f1, log_likelihood)  # [2, S, L]
+    if others is not None:
+        scores = np.where(known, scores, others[:, :, None])
+    elif known.any():
         scores = np.where(known, scores, scores[:, :, known].mean(2, keepdims=True))
     f1, log_likelihood = scores
     f1[~usable] = -1
@@ -202,6 +243,11 @@ def best_settings(f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray)
     # nan_to_num makes -inf finite: a tie must win over what is none, even with a likelihood of 0.
     best: np.ndarray = np.where(ties, np.nan_to_num(log_likelihood), -np.inf).argmax(0)  # the first of equals
     return best
+
+
+def _comparable(f1: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+    """[2, S, L]: the worst there is where a setting must not be kept."""
+    return np.where(np.isnan(f1), [[[0.0]], [[-np.inf]]], np.stack([f1, log_likelihood]))
 
 
 def _device(device: str | torch.device) -> torch.device:
@@ -212,19 +258,38 @@ def _device(device: str | torch.device) -> torch.device:
 
 def _features(name: str, features: Features, device: torch.device) -> Tensor:
     """[n, d] on the device, float64 where it was, else float32."""
-    # Always a copy of an array: tensors over read-only memory, as a memory map may be, are not supported.
-    tensor = features.detach() if isinstance(features, Tensor) else torch.from_numpy(np.array(features))
+    if not isinstance(features, Tensor):
+        # Shared where that can be: features may be larger than memory, and mapped. Tensors over memory that may not
+        # be written to are not supported.
+        array = np.asarray(features)
+        features = torch.from_numpy(array if array.flags.writeable else array.copy())
+    tensor = features.detach()
     check_matrix(name, tensor, dims="[documents, features]")
     tensor = tensor.to(device, working_dtype(tensor))
-    check_finite(name, tensor)
+    if not bool(tensor.sum().isfinite()):  # to look at each makes a matrix of the same shape
+        check_finite(name, tensor)
     return tensor
 
 
-def _targets(name: str, labels: Labels, device: torch.device) -> Tensor:
-    """0/1 labels as bool [n, L] on the device."""
-    if not isinstance(labels, Tensor):
-        labels = torch.from_numpy(labels.toarray() if issparse(labels) else np.array(labels))
-    targets = label_matrix(name, labels, torch.bool).dense().to(device)
-    if 0 in targets.shape:
-        raise ValueError(f"{name} must have documents and labels, got shape {tuple(targets.shape)}")
-    return targets
+def _labels(name: str, labels: Labels) -> csr_array:
+    """0/1 labels [n, L], a 1 for every entry."""
+    if isinstance(labels, Tensor) or not issparse(labels):
+        tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+        labels = label_matrix(name, tensor, torch.bool).dense().cpu().numpy()
+    if 0 in np.shape(labels):
+        raise ValueError(f"{name} must have documents and labels, got shape {np.shape(labels)}")
+    return read_labels(name, labels)
+
+
+def _check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array) -> None:
+    if features.shape[0] != labels.shape[0]:
+        raise ValueError(
+            f"{name} and {labels_name} must have the same number of rows, "
+            f"got shapes {tuple(features.shape)} and {labels.shape}"
+        )
+
+
+def _dense(labels: csr_array, columns: np.ndarray, device: torch.device) -> Tensor:
+    """Some labels as bool [n, C] on the device."""
+    chosen = labels.astype(bool)[:, columns] if len(columns) < labels.shape[1] else labels.astype(bool)
+    return torch.from_numpy(chosen.toarray()).to(device)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.evaluation.blocks import EVERY, Scores, row_blocks, transposed
+
 SORTED_AT_ONCE = 2**22  # scores; bounds the memory, and stays in the caches
 CUTOFFS = (1, 3, 5)
 
 
-def ranking_scores(truth: csr_array, probabilities: np.ndarray) -> dict[str, float]:
+def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
     """`precision_at_1`, `_3` and `_5`, `ranking_loss` and `mean_average_precision`, as `evaluate` says.
 
     Args:
@@ -30,7 +32,7 @@ def ranking_scores(truth: csr_array, probabilities: np.ndarray) -> dict[str, flo
     wrong_pairs = np.bincount(of_document.rows, of_document.reached - of_document.hits, minlength=documents)
     scores["ranking_loss"] = float(np.mean(wrong_pairs / np.maximum(sizes * (labels - sizes), 1)))
     by_label = truth.T.tocsr()
-    of_label = Standing.of(by_label, probabilities.T)
+    of_label = Standing.of(by_label, transposed(probabilities))
     support = np.diff(by_label.indptr)  # [L]
     precision = np.bincount(of_label.rows, of_label.hits / of_label.reached, minlength=labels)
     present = support > 0
@@ -50,11 +52,16 @@ class Standing:
     below: np.ndarray  # the next lower score of the row; 0 if there is none
 
     @classmethod
-    def of(cls, truth: csr_array, scores: np.ndarray) -> "Standing":
+    def of(cls, truth: csr_array, scores: Scores) -> "Standing":
         """Sort the scores [rows, items], a block of rows at a time, and look the positives up."""
         step = max(1, SORTED_AT_ONCE // scores.shape[1])
-        blocks = [_stand(truth[i : i + step], scores[i : i + step], i) for i in range(0, len(scores), step)]
-        return cls(*map(np.concatenate, zip(*blocks, strict=True)))
+        found = []
+        for block in row_blocks(scores.shape):
+            made, carried = scores[block, EVERY], truth[block]
+            found += [
+                _stand(carried[i : i + step], made[i : i + step], block.start + i) for i in range(0, len(made), step)
+            ]
+        return cls(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _stand(truth: csr_array, scores: np.ndarray, first_row: int) -> tuple[np.ndarray, ...]:

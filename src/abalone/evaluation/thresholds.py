@@ -9,7 +9,15 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probabilities
+from abalone.evaluation.blocks import EVERY, Scores, column_blocks, row_blocks, transposed
+from abalone.evaluation.checks import (
+    Labels,
+    check_same_shape,
+    read_labels,
+    read_one_per_label,
+    read_probabilities,
+    read_probability_scores,
+)
 from abalone.evaluation.ranking import Standing
 
 Objective = Literal["macro", "micro", "half"]
@@ -76,7 +84,7 @@ class Thresholds:
 
 
 def fit_thresholds(
-    probabilities: np.ndarray,
+    probabilities: Scores,
     labels: Labels,
     *,
     objective: Objective = "macro",
@@ -94,7 +102,7 @@ def fit_thresholds(
     as often as it occurs (once at least) and asks for nothing but a count.
 
     Args:
-        probabilities: [n, L].
+        probabilities: [n, L], as an array or computed block by block.
         labels: [n, L].
         objective: `macro` for macro-F1, which each label improves by itself; `micro` for micro-F1, of which the
             cuts are the joint optimum; `half` for p ≥ 0.5 everywhere, as in the paper.
@@ -109,7 +117,7 @@ def fit_thresholds(
         raise ValueError(f"objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
     if not (math.isfinite(shrinkage) and shrinkage >= 0):
         raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage}")
-    probabilities, truth = read_probabilities("probabilities", probabilities), read_labels("labels", labels)
+    probabilities, truth = read_probability_scores("probabilities", probabilities), read_labels("labels", labels)
     check_same_shape("probabilities", probabilities, "labels", truth)
     if objective == "half":
         return Thresholds(np.full(truth.shape[1], 0.5))
@@ -118,7 +126,7 @@ def fit_thresholds(
     if not support.any():
         raise ValueError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
     if objective == "macro":
-        fitted, safe = _macro_cuts(probabilities, by_label), _break_even_cuts(probabilities, support)
+        fitted, safe = _cuts_label_by_label(probabilities, by_label)
     else:
         fitted, safe = _micro_cuts(probabilities, by_label), np.full(len(support), _common_cut(probabilities, truth))
     own = safe.copy()
@@ -150,6 +158,16 @@ def _best_by_row(at: Standing, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
 
 
+def _cuts_label_by_label(probabilities: Scores, by_label: csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """The macro cut of each label that has a positive, and the break-even cut of every label."""
+    blocks = []
+    for columns in column_blocks(probabilities.shape):
+        block, carried = probabilities[EVERY, columns], by_label[columns]
+        blocks.append((_macro_cuts(block, carried), _break_even_cuts(block, np.diff(carried.indptr))))
+    fitted, safe = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return fitted, safe
+
+
 def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
     """The cut with the highest F1 for each label that has a positive."""
     at = Standing.of(by_label, probabilities.T)
@@ -158,14 +176,14 @@ def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
     return _midway(at.below[best], at.scores[best])
 
 
-def _micro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
+def _micro_cuts(probabilities: Scores, by_label: csr_array) -> np.ndarray:
     """The cuts with the highest joint micro-F1, for each label that has a positive.
 
     Micro-F1 is a ratio of two sums over labels, 2·hits / (predicted + positives). Dinkelbach's method: a ratio of at
     least F can be had if and only if 2·hits − F·predicted, which each label makes as large as it can by itself,
     reaches F·positives; the ratio had is the next F, until it no longer grows.
     """
-    at = Standing.of(by_label, probabilities.T)
+    at = Standing.of(by_label, transposed(probabilities))
     reached_f1 = 0.0
     while True:
         gain = 2 * at.hits - reached_f1 * at.reached
@@ -176,14 +194,28 @@ def _micro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
         if f1 <= reached_f1:
             break
         reached_f1 = f1
-    highest = probabilities.max(axis=0)[at.rows[best]]
+    columns = column_blocks(probabilities.shape)
+    highest = np.concatenate([probabilities[EVERY, block].max(axis=0) for block in columns])[at.rows[best]]
     return np.where(worth, _midway(at.below[best], at.scores[best]), _midway(highest, NEVER))
 
 
-def _common_cut(probabilities: np.ndarray, truth: csr_array) -> float:
-    """The one cut for all labels with the highest micro-F1: that of a single label with all the pairs."""
-    pairs = truth.reshape((1, probabilities.size)).tocsr()
-    return float(_macro_cuts(probabilities.reshape(-1, 1), pairs)[0])
+def _common_cut(probabilities: Scores, truth: csr_array) -> float:
+    """The one cut for all labels with the highest micro-F1; the highest cut among equals."""
+    blocks = list(row_blocks(probabilities.shape))
+    own = np.concatenate([probabilities[rows, EVERY][truth[rows].nonzero()] for rows in blocks])  # [P]
+    cuts, positives = np.unique(own, return_counts=True)  # [C] both, ascending: as above, only a positive can be best
+    pairs = np.zeros(len(cuts) + 1, dtype=np.int64)  # by how many of the cuts they reach
+    for rows in blocks:
+        reached = np.searchsorted(cuts, probabilities[rows, EVERY].ravel(), side="right")
+        pairs += np.bincount(reached, minlength=len(pairs))
+    hits, predicted = positives[::-1].cumsum()[::-1], pairs[::-1].cumsum()[::-1][1:]
+    f1 = 2 * hits / (predicted + len(own))
+    best = cuts[np.flatnonzero(f1 == f1.max())[-1:]]  # [1]
+    below = np.zeros_like(best)
+    for rows in blocks:
+        block = probabilities[rows, EVERY]
+        below = np.maximum(below, block.max(initial=0, where=block < best))
+    return float(_midway(below, best)[0])
 
 
 def _break_even_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:

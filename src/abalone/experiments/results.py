@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.grid import Run
 from abalone.experiments.identity import run_key
 
-RESULTS = "results.jsonl"
+RESULTS, CHECKSUM = "results.jsonl", "checksum"
 Record = dict[str, Any]
 
 _SETTINGS = {"encoder": str, "pooling": str, "epochs": NUMBER}
@@ -79,7 +80,8 @@ class Results:
 
     def append(self, run: Run, record: Record) -> None:
         """Write a finished run to the end of the file; it is on the disk when this returns."""
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        whole = {**record, CHECKSUM: _checksum(record)}
+        line = json.dumps(whole, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
             _cut_unfinished(file.fileno(), self.path)
@@ -107,7 +109,18 @@ def _record(line: bytes, path: Path, number: int) -> Record:
         wrong = "it is no JSON"
     if wrong:
         raise ValueError(f"{path}:{number}: no result of a run ({wrong}); remove the line, or name another --output")
+    # Results of older versions have none.
+    if (checksum := record.pop(CHECKSUM, None)) is not None and checksum != _checksum(record):
+        raise ValueError(
+            f"{path}:{number}: this result is damaged: its checksum is another. Remove the line, and the run is done "
+            f"again; if you changed it yourself, remove its {CHECKSUM}"
+        )
     return dict(record)
+
+
+def _checksum(record: Record) -> str:
+    """Of what it says, not of how it is spaced."""
+    return f"{zlib.crc32(json.dumps(record).encode()):08x}"
 
 
 def _misfit_curves(clustering: Mapping[str, list[Any]] | None) -> str | None:

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import torch
 from abalone.config import Config
 from abalone.data.cache import build_once, cache_dir
 from abalone.data.corpus import Corpus
+from abalone.data.partial import remove_folder
 from abalone.evaluation.clustering import cluster_by_combination
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
@@ -99,7 +99,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
 
 def forget(key: str) -> None:
     """Remove the checkpoints of a run that is finished and recorded."""
-    shutil.rmtree(run_folder(key), ignore_errors=True)
+    remove_folder(run_folder(key))
 
 
 def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class PieceAttention:
         dtype: of queries, keys and values.
         bias: [heads, T, T], added before the softmax.
         dropout: share of the softmax that is dropped.
-        ours: whether our kernels can be used.
+        width: of a head, where our kernels can be used.
     """
 
     def __init__(
@@ -40,24 +40,27 @@ class PieceAttention:
         *,
         bias: Tensor | None = None,
         dropout: float = 0.0,
-        ours: bool = False,
+        width: int | None = None,
     ) -> None:
         self.layout, self.dropout = layout, dropout
         self.packed = bias is None and has_packed_kernels(layout.starts.device, dtype)
-        self.ours = ours and self.packed and layout.longest <= SHORT
+        self.ours = self.packed and layout.longest <= SHORT and width in WIDTHS
         self._mask = None if self.packed else _mask(layout, dtype, bias)
 
-    def __call__(self, projected: tuple[Tensor, ...], seed: Tensor | None = None) -> Tensor:
-        """One product [N, 3, heads, d], or three [N, 1, heads, d] → [N, h].
+    def by_ours(self, projected: Tensor, bias: Tensor, seed: Tensor) -> Tensor:
+        """One product [N, 3, heads, d] → [N, h], where `ours` is true.
 
         Args:
-            seed: one whole number on the device, from which the dropout of our kernels follows.
+            bias: [3h], in `projected` already, but without a gradient: it gets it here.
+            seed: one whole number on the device, from which the dropout follows.
         """
-        layout = self.layout
-        if self.ours and seed is not None and len(projected) == 1 and projected[0].shape[3] in WIDTHS:
-            from abalone.model.attention_kernels import packed_attention
+        from abalone.model.attention_kernels import packed_attention
 
-            return packed_attention(projected[0], layout.starts, layout.longest, seed, self.dropout)
+        return packed_attention(projected, bias, self.layout.starts, self.layout.longest, seed, self.dropout)
+
+    def __call__(self, projected: tuple[Tensor, ...]) -> Tensor:
+        """One product [N, 3, heads, d], or three [N, 1, heads, d] → [N, h]."""
+        layout = self.layout
         queries, keys, values = (x for product in projected for x in product.unbind(1))  # [N, heads, d] each
         if self.packed:
             return self._within(queries, keys, values, layout.starts, layout.longest)

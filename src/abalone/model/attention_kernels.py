@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from abalone.model.kernels import added_up
+
 
 class Tiles(NamedTuple):
     """How a kernel cuts a piece up. Sizes are powers of two, from 16."""
@@ -103,17 +105,19 @@ def _forward(
 
 @triton.jit
 def _backward_queries(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, out_ptr, sums_ptr, qkv_grad_ptr,
+    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, out_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
     token_count,
     HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + piece)
     length = tl.load(starts_ptr + piece + 1) - start
-    if first >= length:
-        return
     h: tl.constexpr = HEADS * D
     own, others, columns = tl.arange(0, OWN), tl.arange(0, OTHERS), tl.arange(0, D)
+    shares_ptr += (piece * tl.num_programs(0) + tl.program_id(0)) * 3 * h + head * D + columns
+    if first >= length:
+        tl.store(shares_ptr, tl.zeros((D,), tl.float32))
+        return
     qkv_ptr += start.to(tl.int64) * 3 * h + head * D
     own_there = first + own < length
     own_place = (first + own)[:, None] * 3 * h + columns[None, :]
@@ -140,22 +144,27 @@ def _backward_queries(
             of_p *= _kept(a, b, first, own[:, None], key, others[None, :], DROPPED)
         of_q = tl.dot((p * (of_p - along[:, None])).to(k.dtype), k, of_q)
     qkv_grad_ptr += start.to(tl.int64) * 3 * h + head * D
-    tl.store(qkv_grad_ptr + own_place, of_q * (1 / D**0.5), own_there[:, None])
+    of_q *= 1 / D**0.5
+    tl.store(qkv_grad_ptr + own_place, of_q, own_there[:, None])
+    tl.store(shares_ptr, tl.sum(of_q, 0))  # rows beyond the piece are zero
 
 
 @triton.jit
 def _backward_keys(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, sums_ptr, qkv_grad_ptr,
+    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
     token_count,
     HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + piece)
     length = tl.load(starts_ptr + piece + 1) - start
-    if first >= length:
-        return
     h: tl.constexpr = HEADS * D
     own, others, columns = tl.arange(0, OWN), tl.arange(0, OTHERS), tl.arange(0, D)
+    shares_ptr += (piece * tl.num_programs(0) + tl.program_id(0)) * 3 * h + head * D + columns
+    if first >= length:
+        tl.store(shares_ptr + h, tl.zeros((D,), tl.float32))
+        tl.store(shares_ptr + 2 * h, tl.zeros((D,), tl.float32))
+        return
     qkv_ptr += start.to(tl.int64) * 3 * h + head * D
     grad_ptr += start.to(tl.int64) * h + head * D
     sums_ptr += (head * token_count + start) * 4
@@ -187,13 +196,18 @@ def _backward_keys(
         of_v = tl.dot(kept_p.to(grad.dtype), grad, of_v)
         of_k = tl.dot((p * (of_p - along[None, :])).to(q.dtype), q, of_k)
     qkv_grad_ptr += start.to(tl.int64) * 3 * h + head * D
-    tl.store(qkv_grad_ptr + h + own_place, of_k * (1 / D**0.5), own_there)
+    of_k *= 1 / D**0.5
+    tl.store(qkv_grad_ptr + h + own_place, of_k, own_there)
     tl.store(qkv_grad_ptr + 2 * h + own_place, of_v, own_there)
+    tl.store(shares_ptr + h, tl.sum(tl.where(own_there, of_k, 0.0), 0))
+    tl.store(shares_ptr + 2 * h, tl.sum(tl.where(own_there, of_v, 0.0), 0))
 
 
 class _PackedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, starts: Tensor, longest: int, seed: Tensor, dropped: int) -> Tensor:
+    def forward(
+        ctx: Any, qkv: Tensor, bias: Tensor, starts: Tensor, longest: int, seed: Tensor, dropped: int
+    ) -> Tensor:
         tokens, _, heads, d = qkv.shape
         out = qkv.new_empty(tokens, heads * d)
         # Of each token: log₂ of the softmax's denominator, and room for grad · out, which the first kernel of the
@@ -201,7 +215,7 @@ class _PackedAttention(torch.autograd.Function):
         sums = torch.empty(heads, tokens, 4, dtype=torch.float32, device=qkv.device)
         _launch(_forward, FORWARD, (qkv, starts, seed, out, sums), qkv, starts, longest, dropped)
         ctx.save_for_backward(qkv, starts, seed, out, sums)
-        ctx.longest, ctx.dropped = longest, dropped
+        ctx.longest, ctx.dropped, ctx.precision = longest, dropped, bias.dtype
         return out
 
     @staticmethod
@@ -209,10 +223,14 @@ class _PackedAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         qkv, starts, seed, out, sums = ctx.saved_tensors
         grad, qkv_grad = grad.contiguous(), torch.empty_like(qkv)
+        blocks = max(triton.cdiv(ctx.longest, tiles.own) for tiles in (QUERIES, KEYS))
+        shares = torch.zeros if QUERIES.own != KEYS.own else torch.empty  # the coarser leaves some of them out
+        of_bias = shares(blocks * (len(starts) - 1), 3, *qkv.shape[2:], dtype=torch.float32, device=qkv.device)
         inputs = (grad, qkv, starts, seed)
-        _launch(_backward_queries, QUERIES, (*inputs, out, sums, qkv_grad), qkv, starts, ctx.longest, ctx.dropped)
-        _launch(_backward_keys, KEYS, (*inputs, sums, qkv_grad), qkv, starts, ctx.longest, ctx.dropped)
-        return qkv_grad, None, None, None, None
+        rest = (qkv, starts, ctx.longest, ctx.dropped)
+        _launch(_backward_queries, QUERIES, (*inputs, out, sums, qkv_grad, of_bias), *rest)
+        _launch(_backward_keys, KEYS, (*inputs, sums, qkv_grad, of_bias), *rest)
+        return qkv_grad, added_up(of_bias).flatten().to(ctx.precision), None, None, None, None
 
 
 def _launch(
@@ -233,13 +251,17 @@ def _launch(
     )  # fmt: skip
 
 
-def packed_attention(qkv: Tensor, starts: Tensor, longest: int, seed: Tensor, dropout: float = 0.0) -> Tensor:
+def packed_attention(
+    qkv: Tensor, bias: Tensor, starts: Tensor, longest: int, seed: Tensor, dropout: float = 0.0
+) -> Tensor:
     """dropout(softmax(q·kᵀ/√d))·v within each piece.
 
     Nothing is read back from the device, so that a CUDA graph can hold it.
 
     Args:
         qkv: [N, 3, heads, d], contiguous, in half precision; d is 32 or 64.
+        bias: [3 · heads · d], which `qkv` has in it, added without a gradient. It gets that here: the kernels have
+            the rows in their registers that a sum of its own would have to read again.
         starts: [pieces + 1], int32, from 0 to N; pieces may be empty.
         longest: no piece has more tokens.
         seed: one whole number on the device, from which the dropout follows.
@@ -249,5 +271,5 @@ def packed_attention(qkv: Tensor, starts: Tensor, longest: int, seed: Tensor, dr
         [N, heads · d].
     """
     dropped = min(round(256 * dropout), 255)
-    result: Tensor = _PackedAttention.apply(qkv, starts, longest, seed, dropped)  # type: ignore[no-untyped-call]
+    result: Tensor = _PackedAttention.apply(qkv, bias, starts, longest, seed, dropped)  # type: ignore[no-untyped-call]
     return result

@@ -58,7 +58,8 @@ class TextEncoder(nn.Module):
         """[N, h] → [documents, h]."""
         if self.pooling == "cls":
             return _average_pieces(states.index_select(0, batch.firsts), batch)
-        total = batch.pad(states).sum(1, dtype=torch.float32)  # in bf16 a long document's sum would round
+        # In half precision a long document's sum would round.
+        total = batch.pad(states).sum(1, dtype=torch.promote_types(states.dtype, torch.float32))
         return _average_pieces(total / batch.lengths.unsqueeze(1), batch)
 
 

@@ -1,7 +1,5 @@
 """Tokenised documents with their labels, as the batches a model takes."""
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,10 +13,12 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.data.batches import token_budget_batches
+from abalone.data.scratch import array_of, scratch_array
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
 from abalone.model.packed import Packed
 from abalone.progress import track
+from abalone.ranks import ALONE, Ranks
 
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
 # length, so that attention pads less.
@@ -28,7 +28,10 @@ AHEAD = 8  # batches made while the device is busy with earlier ones
 
 @dataclass(frozen=True)
 class Batch:
-    """What goes into the encoder, and the labels to learn."""
+    """What goes into the encoder, and the labels to learn.
+
+    Where several processes train together, `documents` are this one's share, and `labels` those of the whole batch.
+    """
 
     documents: Packed
     labels: Tensor  # [B, L], bool
@@ -98,11 +101,7 @@ class FrozenFeed:
             raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
         self.labels, self.lengths = documents.labels, documents.lengths
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
-        with tempfile.TemporaryFile() as file:  # without a name; the mapping keeps it until the feed is gone
-            shape = (int(self.offsets[-1]), lower.hidden_size)
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and not a crash in the middle
-                os.posix_fallocate(file.fileno(), 0, max(2 * shape[0] * shape[1], 1))
-            self.states = np.memmap(file, np.float16, "w+", shape=shape)  # [tokens, h]
+        self.states = scratch_array((int(self.offsets[-1]), lower.hidden_size), np.float16)  # [tokens, h]
         lower.to(device).eval()
         with torch.inference_mode():
             for rows, batch in encoding_batches(documents, device, "Computing the frozen layers"):
@@ -132,34 +131,42 @@ def unlabelled(documents: int) -> csr_array:
     return csr_array((documents, 0), dtype=np.int32)  # type: ignore[return-value]  # the stubs think it 1-D
 
 
-def make_batch(documents: Feed, rows: np.ndarray) -> Batch:
-    """Some documents with their labels, in main memory."""
-    return Batch(documents.packed(rows), torch.from_numpy(documents.labels[rows].toarray().astype(bool)))
+def make_batch(documents: Feed, rows: np.ndarray, ranks: Ranks = ALONE) -> Batch:
+    """Some documents, or this process's share of them, with the labels of all, in main memory."""
+    # A process without a share reads a document too, whose row `Ranks.gather` leaves out: so it has gradients, of 0,
+    # for the same parameters as the others.
+    share = rows[ranks.share(len(rows))] if len(rows) > ranks.index else rows[:1]
+    return Batch(documents.packed(share), torch.from_numpy(documents.labels[rows].toarray().astype(bool)))
 
 
-def ready_batches(documents: Feed, batches: Iterable[np.ndarray], device: torch.device) -> Iterator[Batch]:
+def ready_batches(
+    documents: Feed, batches: Iterable[np.ndarray], device: torch.device, ranks: Ranks = ALONE
+) -> Iterator[Batch]:
     """Batches in main memory, in order; for a GPU they are made ahead of need, where it can copy them from."""
     if device.type != "cuda":
-        yield from (make_batch(documents, rows) for rows in batches)
+        yield from (make_batch(documents, rows, ranks) for rows in batches)
         return
     remaining = iter(batches)
     with ThreadPoolExecutor(1) as maker:
-        made = [maker.submit(_pinned_batch, documents, rows) for rows in islice(remaining, AHEAD)]
+        made = [maker.submit(_pinned_batch, documents, rows, ranks) for rows in islice(remaining, AHEAD)]
         while made:
             batch = made.pop(0).result()
-            made += [maker.submit(_pinned_batch, documents, rows) for rows in islice(remaining, 1)]
+            made += [maker.submit(_pinned_batch, documents, rows, ranks) for rows in islice(remaining, 1)]
             yield batch
 
 
-def _pinned_batch(documents: Feed, rows: np.ndarray) -> Batch:
-    batch = make_batch(documents, rows)
+def _pinned_batch(documents: Feed, rows: np.ndarray, ranks: Ranks) -> Batch:
+    batch = make_batch(documents, rows, ranks)
     return Batch(batch.documents.pinned(), batch.labels.pin_memory())
 
 
-def encoding_batches(documents: Feed, device: torch.device, description: str) -> Iterator[tuple[np.ndarray, Packed]]:
-    """All documents in batches of like length, with the rows they stand in."""
+def encoding_batches(
+    documents: Feed, device: torch.device, description: str, ranks: Ranks = ALONE
+) -> Iterator[tuple[np.ndarray, Packed]]:
+    """All documents, or this process's share of them, in batches of like length, with the rows they stand in."""
     budget = CPU_TOKEN_BUDGET if device.type == "cpu" else GPU_TOKEN_BUDGET
-    for rows in track(token_budget_batches(documents.lengths, budget), description):
+    # Every so-many-th batch, since the longest documents come first.
+    for rows in track(token_budget_batches(documents.lengths, budget)[ranks.index :: ranks.count], description):
         yield rows, documents.packed(rows).to(device)
 
 
@@ -170,15 +177,22 @@ def embed(
     description: str = "Encoding",
     *,
     half: torch.dtype | None = None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
-    """One vector a document, [n, h], float32, in the documents' order; computed in `half` precision if given."""
-    embeddings = np.empty((len(documents), encoder.hidden_size), np.float32)
+    """One vector a document, [n, h], float32, in the documents' order; computed in `half` precision if given.
+
+    Several `ranks` that all call this encode a share each, and get the vectors of all documents.
+    """
+    embeddings = array_of((len(documents), encoder.hidden_size), np.float32)
+    if ranks.count > 1:
+        embeddings[:] = 0  # what others encode is added
     training = encoder.training
     encoder.to(device).eval()
     with torch.inference_mode(), _reading(device, half):
-        for rows, batch in encoding_batches(documents, device, description):
+        for rows, batch in encoding_batches(documents, device, description, ranks):
             embeddings[rows] = encoder(batch).float().cpu().numpy()
     encoder.train(training)
+    ranks.add_up(embeddings)
     return embeddings
 
 

@@ -1,11 +1,10 @@
 """The model folder: standard files, written to a temporary name and moved into place."""
 
+import hashlib
 import json
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -13,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from abalone import __version__
 from abalone.config import Config
 from abalone.data.errors import readable
+from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.data.shapes import misfit
 from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
@@ -25,6 +25,8 @@ from abalone.model.plain import limit_tokenizer, save_encoder, save_sentence_tra
 from abalone.model.predictor import Predictor
 
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
+SUMS = "SHA256SUMS"  # of all other files but the card, which people edit; `sha256sum --check` reads it too
+CARD = "README.md"
 SHAPE = {
     "label_names": [str],
     "config": dict,
@@ -64,7 +66,8 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             "story": predictor.story,
         }
         (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-        (place / "README.md").write_text(model_card(predictor), encoding="utf-8")
+        (place / CARD).write_text(model_card(predictor), encoding="utf-8")
+        _write_sums(place)
 
 
 def load(folder: str | Path, **settings: Any) -> Predictor:
@@ -72,6 +75,7 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     folder = Path(folder)
     if not (folder / ABOUT).is_file():
         raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
+    _check_sums(folder)
     with _damage_told(folder / ABOUT):
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if wrong := misfit(about, SHAPE):
@@ -148,23 +152,33 @@ def refuse_foreign(folder: Path) -> None:
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that takes the name `folder` once it is complete."""
+    put_back(folder)
     refuse_foreign(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    place = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
-    place.mkdir()
-    try:
+    with named_if_full(folder), partial_folder(folder) as place:
         yield place
-        if folder.exists():
-            # A folder cannot be replaced in one step; the old one steps aside and is removed last.
-            old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
-            folder.rename(old)
-            try:
-                place.rename(folder)
-            except BaseException:
-                old.rename(folder)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            place.rename(folder)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+        take_place(place, folder)
+
+
+def _write_sums(place: Path) -> None:
+    files = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
+    lines = [f"{_sum(place / file)}  {file}\n" for file in files if file != CARD]
+    (place / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _check_sums(folder: Path) -> None:
+    """Raise if a file is not what was written, which could be a number in the middle of the weights."""
+    if not (folder / SUMS).is_file():
+        return
+    for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        expected, _, name = line.partition("  ")
+        within = not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+        if not within or not (folder / name).is_file() or _sum(folder / name) != expected:
+            raise ValueError(
+                f"{folder / name} is damaged: it is not what was written. Copy or make the model folder again; "
+                f"if you changed the file yourself, remove {folder / SUMS}"
+            )
+
+
+def _sum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor, nn
+
+from abalone.evaluation.blocks import Computed, Index, Scores, held
 
 PROJECTION_DIM = 256  # the paper's d
 
@@ -122,6 +125,19 @@ class LinearHead:
         # log of the mean of σ(x), and of 1 − σ(x), without leaving the logarithm: no probability rounds to 0 or 1.
         yes, no = nn.functional.logsigmoid(each).logsumexp(0), nn.functional.logsigmoid(-each).logsumexp(0)
         return (yes - no).numpy()
+
+    def logits_in_blocks(self, embeddings: np.ndarray) -> Scores:
+        """`logits` computed block by block where documents and labels are many."""
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            return LinearHead(self.weight[:, columns], self.bias[:, columns]).logits(embeddings[rows])
+
+        return held(Computed((len(embeddings), self.num_labels), block))
+
+    def predicted_at_half(self, embeddings: np.ndarray) -> Scores:
+        """Bool [n, L]: where the probability is one half or more, as the paper's tables have it."""
+        logits = self.logits_in_blocks(embeddings)
+        return held(Computed(logits.shape, lambda rows, columns: expit(logits[rows, columns]) >= 0.5))
 
     def merged(self) -> "LinearHead":
         """One layer with the mean of the weights: what tools that know a single linear layer can be given."""

@@ -4,7 +4,7 @@ The same function as the padded layers of `transformers`, computed on the same p
 padding and, where only the first token's state is wanted, without most of the last layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -16,7 +16,10 @@ from torch import Tensor
 
 from abalone.model.attention import PieceAttention, has_packed_kernels
 from abalone.model.packed import Packed
+from abalone.model.product import Product
 from abalone.model.weights import HalfWeights, LayerWeights, layer_parts
+
+Projection = tuple[Product, Tensor]  # with its bias
 
 
 class States(NamedTuple):
@@ -61,8 +64,8 @@ def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halve
         embedded = _embedded(model, batch, settings)
         states = States(embedded, embedded.to(dtype))
         dropout = config.attention_probs_dropout_prob if model.training else 0.0
-        bias, ours = _position_bias(model, batch), settings.seeds is not None
-        attention = PieceAttention(batch, dtype, bias=bias, dropout=dropout, ours=ours)
+        width = None if settings.seeds is None else embedded.shape[1] // settings.heads
+        attention = PieceAttention(batch, dtype, bias=_position_bias(model, batch), dropout=dropout, width=width)
         for number, part in enumerate(parts):
             if halves is not None and halves.dtype is dtype:
                 weights = halves.layers[number]
@@ -98,33 +101,40 @@ def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
 
 def _layer(states: States, weights: LayerWeights, attention: PieceAttention, settings: Settings, number: int) -> States:
     """[N, h] → [N, h]."""
-    projected = _project(states.read, weights.projections, weights.projection_biases, settings)
-    seed = None if settings.seeds is None else settings.seeds[number, :1]
-    return _feed_forward(attention(projected, seed), states, weights, settings, number)
+    projections = list(zip(weights.projections, weights.projection_biases, strict=True))
+    if attention.ours and settings.seeds is not None:
+        ((product, bias),) = projections
+        (projected,) = _project(states.read, [(product, bias.detach())], settings)
+        attended = attention.by_ours(projected, bias, settings.seeds[number, :1])
+    else:
+        attended = attention(_project(states.read, projections, settings))
+    return _feed_forward(attended, states, weights, settings, number)
 
 
 def _layer_of_firsts(
     states: States, weights: LayerWeights, attention: PieceAttention, settings: Settings, number: int
 ) -> States:
     """[N, h] → [P, h]: keys and values of all tokens, everything else of the first ones alone."""
-    hidden = states.read.shape[1]
-    projection, bias = (_joined(parts) for parts in (weights.projections, weights.projection_biases))
-    keys, values = _project(states.read, (projection[hidden:],), (bias[hidden:],), settings)[0].unbind(1)
+    query, *rest = _apart(weights, states.read.shape[1])
     firsts = States(*(kind.index_select(0, attention.layout.firsts) for kind in states))  # [P, h]
-    (queries,) = _project(firsts.read, (projection[:hidden],), (bias[:hidden],), settings)[0].unbind(1)
+    (queries,) = (x for product in _project(firsts.read, (query,), settings) for x in product.unbind(1))
+    keys, values = (x for product in _project(states.read, rest, settings) for x in product.unbind(1))
     return _feed_forward(attention.of_firsts(queries, keys, values), firsts, weights, settings, number)
 
 
-def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _apart(weights: LayerWeights, hidden: int) -> list[Projection]:
+    """Queries by themselves, then keys and values, in one product or two."""
+    projections = list(zip(weights.projections, weights.projection_biases, strict=True))
+    if len(projections) == 1:
+        ((product, bias),) = projections
+        return [(product.rows(rows), bias[rows]) for rows in (slice(hidden), slice(hidden, None))]
+    return projections
 
 
-def _project(
-    states: Tensor, weights: tuple[Tensor, ...], biases: tuple[Tensor, ...], settings: Settings
-) -> tuple[Tensor, ...]:
+def _project(states: Tensor, projections: Iterable[Projection], settings: Settings) -> tuple[Tensor, ...]:
     """[n, h] → [n, k, heads, d] for every k·h rows of weights."""
     shape = (len(states), -1, settings.heads, states.shape[1] // settings.heads)
-    return tuple(F.linear(states, weight, bias).view(shape) for weight, bias in zip(weights, biases, strict=True))
+    return tuple(product(states, bias).view(shape) for product, bias in projections)
 
 
 def _feed_forward(attended: Tensor, states: States, weights: LayerWeights, settings: Settings, number: int) -> States:
@@ -138,7 +148,7 @@ def _feed_forward(attended: Tensor, states: States, weights: LayerWeights, setti
 
 def _add_and_normalise(
     x: Tensor,
-    weight: Tensor,
+    product: Product,
     bias: Tensor,
     states: States,
     norm: tuple[Tensor, Tensor],
@@ -150,22 +160,22 @@ def _add_and_normalise(
     if settings.seeds is not None:
         from abalone.model.kernels import add_and_normalise
 
-        mixed, seed = F.linear(x, weight), settings.seeds[place].unsqueeze(0)
+        mixed, seed = product(x), settings.seeds[place].unsqueeze(0)
         return States(*add_and_normalise(mixed, bias, states.whole, *norm, seed, eps=eps, dropout=dropout))
-    mixed = F.linear(x, weight, bias.to(x.dtype))
+    mixed = product(x, bias.to(x.dtype))
     if dropout > 0:
         mixed = F.dropout(mixed, dropout)
     whole = F.layer_norm(mixed.to(norm[0].dtype) + states.whole, norm[0].shape, *norm, eps)
     return States(whole, whole.to(x.dtype))
 
 
-def _activate(x: Tensor, weight: Tensor, bias: Tensor, settings: Settings) -> Tensor:
+def _activate(x: Tensor, product: Product, bias: Tensor, settings: Settings) -> Tensor:
     """activation(x·Wᵀ + b)."""
     if settings.seeds is not None and settings.activation is F.gelu:
         from abalone.model.kernels import gelu
 
-        return gelu(F.linear(x, weight), bias)
-    return settings.activation(F.linear(x, weight, bias.to(x.dtype)))
+        return gelu(product(x), bias)
+    return settings.activation(product(x, bias.to(x.dtype)))
 
 
 @cache

@@ -1,6 +1,7 @@
 """The slow copy of the encoder that fills the queue."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,13 +36,19 @@ class MomentumEncoder(nn.Module):
         return self.encoder(*args, **kwargs)
 
     @torch.no_grad()
-    def update(self, encoder: nn.Module) -> None:
-        """One step towards `encoder`: all parameters in one fused call, buffers copied."""
+    def update(self, encoder: nn.Module, *, done: Iterable[Tensor] = ()) -> None:
+        """One step towards `encoder`: all parameters in one fused call, buffers copied.
+
+        Args:
+            done: parameters of `encoder` that have been followed already.
+        """
         slow: list[Tensor] = list(self.encoder.parameters())
         fast: list[Tensor] = list(encoder.parameters())
         if len(slow) != len(fast):
             raise ValueError(f"the encoder has {len(fast)} parameters, its momentum copy {len(slow)}")
-        torch._foreach_lerp_(slow, fast, 1 - self.momentum)
+        passed = {id(parameter) for parameter in done}
+        left = [(mine, theirs) for mine, theirs in zip(slow, fast, strict=True) if id(theirs) not in passed]
+        torch._foreach_lerp_([mine for mine, _ in left], [theirs for _, theirs in left], 1 - self.momentum)
         for slow_buffer, buffer in zip(self.encoder.buffers(), encoder.buffers(), strict=True):
             slow_buffer.copy_(buffer)
 

@@ -9,14 +9,19 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
+from abalone.data.scratch import array_of
 from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.device import choose_device, reading_precision
+from abalone.evaluation.blocks import EVERY, Scores
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.model.encoder import TextEncoder, window
 from abalone.model.feed import TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
+from abalone.ranks import ALONE, Ranks
+
+WINDOW = 2**16  # texts that are in memory as tokens at a time
 
 
 @dataclass(eq=False)
@@ -31,6 +36,7 @@ class Predictor:
         lexical, neighbours: experts to mix in, if any.
         answers_in_names: whether `predict` gives label names; a 0/1 matrix otherwise, as it was trained on one.
         story: what the folder and the card tell: history, scores, statistics of the data.
+        ranks: processes that all ask it the same, so that each encodes a share of the texts.
     """
 
     config: Config
@@ -43,6 +49,7 @@ class Predictor:
     neighbours: NearestNeighbours | None = None
     answers_in_names: bool = True
     story: dict[str, Any] = field(default_factory=dict)
+    ranks: Ranks = ALONE
 
     @cached_property
     def _plain_tokenizer(self) -> PlainTokenizer:
@@ -68,6 +75,11 @@ class Predictor:
         """[n, h], float32."""
         if not len(texts):
             return np.empty((0, self.encoder.hidden_size), np.float32)
+        if len(texts) > WINDOW:
+            embeddings = array_of((len(texts), self.encoder.hidden_size), np.float32)
+            for start in range(0, len(texts), WINDOW):
+                embeddings[start : start + WINDOW] = self.embed(texts[start : start + WINDOW])
+            return embeddings
         feed = TokenFeed(
             tokenize(texts, self._plain_tokenizer, cache=None),
             unlabelled(len(texts)),
@@ -75,20 +87,24 @@ class Predictor:
             self.config.max_chunks,
         )
         half = reading_precision(self.config.precision)
-        return embed(self.encoder, feed, choose_device(self.config.device), half=half)
+        return embed(self.encoder, feed, choose_device(self.config.device), half=half, ranks=self.ranks)
 
     def probabilities(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> np.ndarray:
         """[n, L]; `embeddings` of the texts are not computed again where they are given."""
+        return self.scores(texts, embeddings)[EVERY, EVERY]
+
+    def scores(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> Scores:
+        """The same, computed block by block where texts and labels are many."""
         if not len(texts):
             return np.empty((0, len(self.label_names)))
         if embeddings is None:
             embeddings = self.embed(texts)
-        experts = {}
+        experts: dict[str, Scores] = {}
         if self.lexical is not None:
-            experts["lexical"] = self.lexical.scores(texts)
+            experts["lexical"] = self.lexical.logits_in_blocks(texts)
         if self.neighbours is not None:
-            experts["neighbours"] = self.neighbours.logits(embeddings)
-        return self.decision.probabilities(self.head.logits(embeddings), experts)
+            experts["neighbours"] = self.neighbours.logits_in_blocks(embeddings)
+        return self.decision.scores(self.head.logits_in_blocks(embeddings), experts)
 
     def names(self, chosen: np.ndarray) -> list[list[str]]:
         """The label names of each row of a 0/1 matrix [n, L]."""

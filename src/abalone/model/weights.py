@@ -1,10 +1,14 @@
 """The weights of the BERT family's layers, under one set of names and in the precision that is asked for."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from abalone.model.product import Product
+
+PLACE = 64  # matrices that lie end to end begin at multiples of so many numbers
 FAMILY = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel", "MPNetModel")
 
 
@@ -17,17 +21,17 @@ def is_packable(model: nn.Module) -> bool:
 class LayerWeights(NamedTuple):
     """The tensors of one layer, whatever the architecture calls them.
 
-    The projections to queries, keys and values are one matrix [3h, h], or three of [h, h]. Matrices are in the
+    The projections to queries, keys and values are one product by [3h, h], or three by [h, h]. Matrices are in the
     precision of the products, and so are the projections' biases; all else is as it is trained.
     """
 
-    projections: tuple[Tensor, ...]
+    projections: tuple[Product, ...]
     projection_biases: tuple[Tensor, ...]
-    output: Tensor
+    output: Product
     output_bias: Tensor
-    up: Tensor
+    up: Product
     up_bias: Tensor
-    down: Tensor
+    down: Product
     down_bias: Tensor
     attention_norm: Tensor
     attention_norm_bias: Tensor
@@ -60,8 +64,11 @@ class LayerParts(NamedTuple):
         if fused:
             projections, biases = (torch.cat(projections),), (torch.cat(biases),)
         modules = (self.output, self.up, self.down)
-        rest = (tensor for module in modules for tensor in (module.weight.to(dtype), module.bias))
-        return LayerWeights(projections, biases, *rest, *self.norms)  # type: ignore[call-arg]
+        rest: Any = [part for module in modules for part in (Product(module.weight.to(dtype)), module.bias)]
+        output, output_bias, up, up_bias, down, down_bias = rest
+        return LayerWeights(
+            tuple(map(Product, projections)), biases, output, output_bias, up, up_bias, down, down_bias, *self.norms
+        )
 
 
 def layer_parts(layer: Any) -> LayerParts:
@@ -76,11 +83,19 @@ def layer_parts(layer: Any) -> LayerParts:
     return LayerParts(*projections, output, layer.intermediate.dense, layer.output.dense, norm, layer.output.LayerNorm)
 
 
+class Half(NamedTuple):
+    """A parameter, its copy in half precision, and where the gradient of the copy comes."""
+
+    parameter: Tensor
+    copy: Tensor  # a part of what the products read
+    gradient: Tensor
+
+
 class HalfWeights:
     """The layers' weights in half precision, ready for the products, beside the full ones that are trained.
 
     Autocast would make them anew for every pass, a kernel each. Here all are refreshed at once after an update, and
-    gradients, which arrive in half precision, are handed over at once.
+    gradients arrive in half precision, in places of their own that stay the same from step to step.
 
     Args:
         model: of a class for which `is_packable` holds.
@@ -90,44 +105,69 @@ class HalfWeights:
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
         self.dtype = dtype
         self.layers: list[LayerWeights] = []
-        self._copies: list[_Copy] = []
-        for layer in model.encoder.layer:
-            parts = layer_parts(layer)
-            attention = (parts.query, parts.key, parts.value)
-            projection, bias = (self._join([getattr(part, name) for part in attention]) for name in ("weight", "bias"))
-            modules = (parts.output, parts.up, parts.down)
-            rest = (tensor for module in modules for tensor in (self._join([module.weight]), module.bias))
-            self.layers.append(LayerWeights((projection,), (bias,), *rest, *parts.norms))  # type: ignore[call-arg]
+        self.matrices: list[Half] = []
+        self._biases: list[tuple[Tensor, Tensor, slice]] = []
+        layers = [layer_parts(layer) for layer in model.encoder.layer]
+        matrices = [[[p.query, p.key, p.value], [p.output], [p.up], [p.down]] for p in layers]
+        joined = [[module.weight for module in modules] for groups in matrices for modules in groups]
+        copies, gradients = (self._room(joined) for _ in range(2))
+        self.gradients = gradients.zero_()  # of all matrices, end to end
+        products = self._products(joined, copies, gradients)
+        for parts in layers:
+            bias = self._join_biases([part.bias for part in (parts.query, parts.key, parts.value)])
+            projection, output, up, down = (next(products) for _ in range(4))
+            between = (output, parts.output.bias, up, parts.up.bias, down, parts.down.bias)
+            self.layers.append(LayerWeights((projection,), (bias,), *between, *parts.norms))
         self.refresh()
 
-    def _join(self, parameters: list[Tensor]) -> Tensor:
-        """Room for these parameters below each other; gradients come to it where they are trained."""
-        first, rows = parameters[0], sum(len(parameter) for parameter in parameters)
-        joined = torch.empty(rows, *first.shape[1:], dtype=self.dtype, device=first.device)
+    def _room(self, joined: list[list[Tensor]]) -> Tensor:
+        """One after the other, each from a place that suits the products."""
+        size = sum(_whole_places(sum(weight.numel() for weight in weights)) for weights in joined)
+        return torch.empty(size, dtype=self.dtype, device=joined[0][0].device)
+
+    def _products(self, joined: list[list[Tensor]], copies: Tensor, gradients: Tensor) -> Iterator[Product]:
+        place = 0
+        for weights in joined:
+            shape = (sum(len(weight) for weight in weights), weights[0].shape[1])
+            size = shape[0] * shape[1]
+            copy, gradient = (room[place : place + size].view(shape) for room in (copies, gradients))
+            place += _whole_places(size)
+            start = 0
+            for weight in weights:
+                rows = slice(start, start + len(weight))
+                self.matrices.append(Half(weight, copy[rows], gradient[rows]))
+                start += len(weight)
+            yield Product(copy.detach().requires_grad_(weights[0].requires_grad), gradient)
+
+    def _join_biases(self, biases: list[Tensor]) -> Tensor:
+        joined = torch.empty(sum(map(len, biases)), dtype=self.dtype, device=biases[0].device)
         start = 0
-        for parameter in parameters:
-            self._copies.append(_Copy(parameter, joined, slice(start, start + len(parameter))))
-            start += len(parameter)
-        return joined.requires_grad_(first.requires_grad)
+        for bias in biases:
+            self._biases.append((bias, joined, slice(start, start + len(bias))))
+            start += len(bias)
+        return joined.requires_grad_(biases[0].requires_grad)
 
     @torch.no_grad()
-    def refresh(self) -> None:
-        """Follow the parameters: they have moved."""
-        halves = [copy.joined.detach()[copy.rows] for copy in self._copies]
-        torch._foreach_copy_(halves, [copy.parameter for copy in self._copies])
+    def refresh(self, *, matrices: bool = True) -> None:
+        """Follow the parameters: they have moved. Without the `matrices` where those have been written already."""
+        pairs = [(joined.detach()[rows], bias) for bias, joined, rows in self._biases]
+        if matrices:
+            pairs += [(half.copy, half.parameter) for half in self.matrices]
+        torch._foreach_copy_([copy for copy, _ in pairs], [parameter for _, parameter in pairs])
 
     @torch.no_grad()
-    def hand_over_gradients(self) -> None:
-        """Add the gradients that came to the halves to those of the parameters."""
-        arrived = [(copy, copy.joined.grad[copy.rows]) for copy in self._copies if copy.joined.grad is not None]
-        whole = [torch.empty_like(copy.parameter) for copy, _ in arrived]
+    def hand_over_gradients(self, *, matrices: bool = True) -> None:
+        """Add the gradients that came in half precision to those of the parameters."""
+        arrived = [(bias, joined.grad[rows]) for bias, joined, rows in self._biases if joined.grad is not None]
+        if matrices:
+            arrived += [(half.parameter, half.gradient) for half in self.matrices if half.parameter.requires_grad]
+        whole = [torch.empty_like(parameter) for parameter, _ in arrived]
         torch._foreach_copy_(whole, [half for _, half in arrived])
-        for (copy, _), gradient in zip(arrived, whole, strict=True):
-            copy.parameter.grad = gradient if copy.parameter.grad is None else copy.parameter.grad + gradient
-            copy.joined.grad = None
+        for (parameter, _), gradient in zip(arrived, whole, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        for _, joined, _ in self._biases:
+            joined.grad = None
 
 
-class _Copy(NamedTuple):
-    parameter: Tensor
-    joined: Tensor
-    rows: slice  # where in `joined` the parameter is
+def _whole_places(size: int) -> int:
+    return -(-size // PLACE) * PLACE

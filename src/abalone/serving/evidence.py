@@ -1,8 +1,10 @@
 """The training documents nearest to a text: what a prediction can be held against."""
 
 import hashlib
+import io
 import textwrap
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,8 @@ from abalone.data.cache import cache_dir, source_key, written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.memory import label_lists
 
-FORMAT = "abalone-evidence-1"  # part of the key: another layout never meets an old file
+FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
+CHECKSUM_BYTES = 4  # at the end of the file
 SHOWN = 600  # characters of a document: enough to see what it is about
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -80,15 +83,19 @@ def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarra
     """Embeddings [n, h], from the cache if this model has read these texts before."""
     path = cache_dir() / "evidence" / f"{_key(texts, model)}.npy"
     try:
-        cached: np.ndarray = np.load(path, allow_pickle=False)
-        if len(cached) == len(texts):
+        content = path.read_bytes()
+        if content[-CHECKSUM_BYTES:] == _checksum(content[:-CHECKSUM_BYTES]):
+            cached: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
             return cached
     except (OSError, ValueError, EOFError):
         pass  # not there, or damaged: made again
     embeddings = embed(texts)
+    buffer = io.BytesIO()
+    np.save(buffer, embeddings, allow_pickle=False)
     try:
         with written_whole(path) as file:
-            np.save(file, embeddings, allow_pickle=False)
+            file.write(buffer.getbuffer())
+            file.write(_checksum(buffer.getbuffer()))
     except OSError as error:
         warnings.warn(
             f"cannot cache embeddings in {path.parent} ({error.strerror or error}), so they are computed at every "
@@ -96,6 +103,10 @@ def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarra
             stacklevel=2,
         )
     return embeddings
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def _key(texts: Sequence[str], model: Path) -> str:

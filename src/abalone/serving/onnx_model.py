@@ -13,6 +13,7 @@ from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
 from abalone.data.shapes import NUMBER, misfit
 from abalone.data.tokens import TokenArray
+from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 
 if TYPE_CHECKING:
@@ -149,6 +150,11 @@ class OnnxModel:
             return np.empty((0, len(self.label_names)))
         return self.decision.probabilities(self._outputs(texts, "logits"), {})
 
+    def scores(self, texts: Sequence[str]) -> Scores:
+        """The same, computed block by block where texts and labels are many."""
+        shape = len(texts), len(self.label_names)
+        return held(Computed(shape, lambda rows, columns: self.probabilities(_some(texts, rows))[:, columns]))
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[n, h], float32."""
         if not len(texts):
@@ -184,6 +190,10 @@ class OnnxModel:
         except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
             raise ValueError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
         return computed
+
+
+def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
+    return texts[rows] if isinstance(rows, slice) else [texts[row] for row in rows]
 
 
 def metadata(

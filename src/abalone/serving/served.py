@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision
 from abalone.serving.evidence import Document, Evidence
 
@@ -25,6 +26,10 @@ class Classifier(Protocol):
 
     def probabilities(self, texts: Sequence[str], /) -> np.ndarray:
         """[n, L]."""
+        ...
+
+    def scores(self, texts: Sequence[str], /) -> Scores:
+        """The same, computed block by block where texts and labels are many."""
         ...
 
     def embed(self, texts: Sequence[str], /) -> np.ndarray:

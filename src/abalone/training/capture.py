@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -11,7 +12,10 @@ from abalone.model.feed import Batch
 from abalone.model.packed import Packed
 
 GRAIN = 128  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
+FIRST = -1  # the priority of the stream whose kernels go before those of the second
 WARM_UP = 3  # batches done plainly first: what allocates for good, as the optimiser does, must not be recorded
+
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -20,7 +24,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    before, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    before, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device, priority=FIRST)
     stream.wait_stream(before)
     try:
         with torch.cuda.stream(stream):
@@ -29,24 +33,29 @@ def own_stream(device: torch.device) -> Iterator[None]:
         before.wait_stream(stream)
 
 
-class Aside:
+class Aside(Generic[Result]):
     """Work that the rest of a recording does not wait for: it goes to a second stream until it is joined.
 
-    Two streams fill a GPU where one leaves parts of it idle. Outside a recording the work is done at once.
+    Two streams fill a GPU where one leaves parts of it idle. Of two such works the second begins after the first.
+    Outside a recording the work is done at once.
     """
 
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._stream: torch.cuda.Stream | None = None
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            self._stream = _second_stream(torch.cuda.current_device())
-            self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # None: where we are
-            work()
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._done: torch.cuda.Event | None = None
+        if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+            self._result = work()
+            return
+        stream = _second_stream(torch.cuda.current_device())
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._result = work()
+            self._done = stream.record_event()
 
-    def join(self) -> None:
-        """Go on only when it is done; necessary before the recording ends."""
-        if self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
+    def join(self) -> Result:
+        """Go on only when it is done, with what came of it; necessary before the recording ends."""
+        if self._done is not None:
+            torch.cuda.current_stream().wait_event(self._done)
+        return self._result
 
 
 @cache

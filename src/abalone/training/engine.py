@@ -20,19 +20,14 @@ from abalone.data.batches import shuffled_batches
 from abalone.losses.checks import NotFiniteError
 from abalone.model.feed import Feed, ready_batches
 from abalone.training.capture import own_stream
-from abalone.training.checkpoint import (
-    KeptStates,
-    load_tensors,
-    restore_training_state,
-    save_tensors,
-    training_state,
-)
+from abalone.training.checkpoint import restore_training_state, training_state
+from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.progress import EpochBar
 from abalone.training.step import Step
 
-RESUME = "resume.safetensors"  # in the run's folder: all that is needed to go on
+LAST = "last"  # the name of the epoch that a finished run ends with
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Plan:
     patience: int | None = None
     seed: int = 0
     checkpoint_seconds: float = 300
-    keep_lowest: tuple[str, ...] = ()  # measures whose best epoch is kept under `<measure>.safetensors`
+    keep_lowest: tuple[str, ...] = ()  # measures whose best epoch's weights are kept
     keep_highest: tuple[str, ...] = ()
 
 
@@ -68,6 +63,10 @@ class Standing:
     best: dict[str, float] = field(default_factory=dict)
     best_epoch: dict[str, int] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)  # one entry an epoch
+
+    def epoch_of(self, name: str) -> int | None:
+        """The epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
+        return self.epoch if name == LAST else self.best_epoch.get(name)
 
 
 class TrainingDivergedError(ValueError):
@@ -88,20 +87,22 @@ def train(
     """Minimise `objective` over `documents`.
 
     Args:
-        folder: where checkpoints go. The objective's lasting state of the last epoch is `last.safetensors`.
+        folder: where checkpoints go, as `Checkpoints` reads them: of the best epochs and the last one the objective's
+            lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
+    ranks = objective.ranks
     training = _Training(objective, documents, plan, accelerator, folder, title)
-    if resume and (folder / RESUME).exists():
+    if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
         training.restore()
+    ranks.make_equal(objective)
     with finish_step_first() as interruption, own_stream(accelerator.device):
         while not training.finished:
             training.epoch(interruption)
             training.end_epoch(measure)
-            training.save_if_due(now=training.finished or interruption.asked)
-            interruption.obey(f"{title} stopped after epoch {training.standing.epoch}; it can go on from {folder}")
+            training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
     training.step.end()
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return training.standing
@@ -114,8 +115,8 @@ class _Training:
         self, objective: Objective, documents: Feed, plan: Plan, accelerator: Accelerator, folder: Path, title: str
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
-        self.accelerator, self.folder, self.title = accelerator, folder, title
-        self.standing, self.kept = Standing(), KeptStates(folder)
+        self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
+        self.standing, self.checkpoints = Standing(), Checkpoints(folder)
         objective.to(accelerator.device)
         self.step = Step(
             objective,
@@ -151,12 +152,12 @@ class _Training:
         self.step.begin(standing.batch, standing.loss_sum)
         started = time.monotonic()
         with EpochBar(f"{self.title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
-            for batch in ready_batches(self.documents, batches[standing.batch :], device):
+            for batch in ready_batches(self.documents, batches[standing.batch :], device, self.ranks):
                 group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
                 share = 1 / min(plan.accumulation, len(batches) - group)
                 standing.batch += 1
                 update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
-                with self._where():
+                with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
                     rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
                     self.step(batch, rate, share=share, update=update)
                 standing.step += update
@@ -165,10 +166,7 @@ class _Training:
                     done = min(standing.batch * plan.batch_size, len(self.documents))
                     bar.update(standing.batch, standing.loss_sum / done)
                 if update:
-                    self.save_if_due(now=interruption.asked)
-                    interruption.obey(
-                        f"{self.title} stopped after step {standing.step}; it can go on from {self.folder}"
-                    )
+                    self.save_if_due(interruption, f"step {standing.step}")
         self.look()
         standing.seconds += time.monotonic() - started
 
@@ -178,20 +176,25 @@ class _Training:
         self.objective.eval()
         with torch.no_grad(), self._where():
             measures = {"train_loss": standing.loss_sum / len(self.documents), **measure()}
+        # The same on every rank but for rounding, which must not end one rank's training before another's.
+        measures = self.ranks.told_by_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
         self.accelerator.log(standing.history[-1], step=standing.step)
-        better = []
+        better = False
         for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
             for name in names:
                 if name == "train_loss" and not standing.comparable and standing.epoch + 1 < plan.epochs:
                     continue
                 if sign * measures[name] < sign * standing.best.get(name, sign * math.inf):
                     standing.best[name], standing.best_epoch[name] = measures[name], standing.epoch + 1
-                    better.append(name)
+                    better = True
         standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
-        if self.finished:
-            better.append("last")
-        self.kept.keep(better, self.objective.lasting_state(), {"epoch": standing.epoch})
+        if self.ranks.main and (better or self.finished):
+            self.checkpoints.keep(standing.epoch, self.objective.lasting_state(), self._kept_epochs())
+
+    def _kept_epochs(self) -> set[int]:
+        """The epochs whose weights are of use."""
+        return set(self.standing.best_epoch.values()) | ({self.standing.epoch} if self.finished else set())
 
     def look(self) -> None:
         """See what the device has come to: now and then, and before anything is saved."""
@@ -201,21 +204,32 @@ class _Training:
             if batch is not None:
                 self._refuse(f"the {what} is no number", batch)
 
-    def save_if_due(self, *, now: bool) -> None:
-        """Write where the run stands, `now` or when the last time is long ago."""
-        if not now and time.monotonic() - self._saved_at < self.plan.checkpoint_seconds:
-            return
+    def save_if_due(self, interruption: Interruption, place: str, *, now: bool = False) -> None:
+        """Write where the run stands, `now` or when the last time is long ago, or when it is to stop; then stop."""
+        due = now or time.monotonic() - self._saved_at >= self.plan.checkpoint_seconds
+        stop, due = self.ranks.any(interruption.asked, due)
+        if stop or due:
+            self.save()
+            # Somebody may have asked meanwhile. And a rank that left before the main one has written would have the
+            # launcher end that one too.
+            stop, terminated = self.ranks.any(interruption.asked, interruption.terminated)
+            if stop:
+                interruption.join_in(terminated=terminated)  # whichever rank was told
+                interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
+
+    def save(self) -> None:
+        """Write where the run stands."""
         if self.standing.batch:
             self.look()
-        self.kept.write()
-        scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
-        notes = {"standing": asdict(self.standing), "scaler": scaler}
-        save_tensors(self.folder / RESUME, training_state(self.objective, self.step.adamw), notes)
+        if self.ranks.main:
+            scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
+            notes = {"standing": asdict(self.standing), "scaler": scaler}
+            self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
-        """Stand where the folder's checkpoint says."""
-        tensors, notes = load_tensors(self.folder / RESUME)
+        """Stand where the folder's latest good checkpoint says."""
+        tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         self.standing = Standing(**notes["standing"])
         if self.accelerator.scaler is not None:
@@ -233,7 +247,7 @@ class _Training:
         """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
         step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
         at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
-        saved = (self.folder / RESUME).exists()
+        saved = has_checkpoint(self.folder)
         kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
         raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
 

@@ -1,12 +1,9 @@
 """Training with a linear layer for logits: fine-tuning, the supervised baselines, and joint objectives."""
 
-from scipy.special import expit
-
 from abalone.evaluation.metrics import evaluate
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import embed
 from abalone.model.heads import LinearHead
-from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import train
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
@@ -32,15 +29,20 @@ def supervise(
 
     def measure() -> dict[str, float]:
         with run.accelerator.autocast():
-            embeddings = embed(objective.encoder, run.validation, run.accelerator.device)
-        scores = evaluate(run.validation.labels, expit(LinearHead.of_layer(head).logits(embeddings)) >= 0.5)
+            embeddings = embed(objective.encoder, run.validation, run.accelerator.device, ranks=run.ranks)
+        scores = evaluate(run.validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
 
     plan = run.plan(objective, epochs=epochs, learning_rate=learning_rate, keep_highest=(KEPT,))
-    folder = run.stage(stage)
-    title = stage.capitalize()
     standing = train(
-        objective, run.train, plan, run.accelerator, folder, measure=measure, title=title, resume=run.resume
+        objective,
+        run.train,
+        plan,
+        run.accelerator,
+        run.stage(stage),
+        measure=measure,
+        title=stage.capitalize(),
+        resume=run.resume,
     )
-    objective.restore(load_tensors(folder / f"{KEPT}.safetensors")[0])
+    objective.restore(run.kept(stage, standing.best_epoch[KEPT]))
     return objective.encoder, LinearHead.of_layer(head), standing.history

@@ -1,6 +1,8 @@
 """What is minimised: a batch in, a loss out, with the little state this needs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,9 @@ from abalone.model.momentum import MomentumEncoder
 from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
 from abalone.model.weights import HalfWeights, is_packable
+from abalone.ranks import ALONE, Ranks
 from abalone.training.capture import Aside
+from abalone.training.update import MatrixUpdate
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 
@@ -30,10 +34,12 @@ class Objective(nn.Module):
         num_labels: L.
         name: of the loss, `msc` or `msc+10*bce`.
         config: temperature, queue size and the like.
+        ranks: the processes that train it together.
     """
 
-    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config) -> None:
+    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config, ranks: Ranks = ALONE) -> None:
         super().__init__()
+        self.ranks = ranks
         self.name, self.spec, self.num_labels = name, loss_spec(name), num_labels
         contrastive = self.spec.takes != "logits"
         self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
@@ -51,7 +57,8 @@ class Objective(nn.Module):
             if self.spec.momentum_encoder and self.projection is not None
             else None
         )
-        self._remembering: Aside | None = None
+        self._keys: Aside[Tensor] | None = None
+        self._updates_matrices = False
 
     def start_prototypes_from(self, features: Tensor) -> None:
         """Take the projected features [L, h] of the label names as first prototypes, if the loss has prototypes."""
@@ -60,14 +67,16 @@ class Objective(nn.Module):
                 self.prototypes = Prototypes.from_embeddings(self.projection(features))
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of one batch. Nothing is remembered before `after_batch`."""
+        """The loss of one batch, the whole of it on every rank. Nothing is remembered before `after_batch`."""
         documents = batch.documents
         states = None if self.label_attention is None else self.encoder.token_states(documents)  # [N, h]
-        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)  # [B, h]
+        features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)
+        features = self.ranks.gather(features, len(batch))  # [B, h]
         given: list[Tensor] = []
         references: dict[str, object] = {}
         if self.label_attention is not None and states is not None:
-            given.append(self.label_attention(documents.pad(states), documents.mask))  # [B, L, d]
+            looked_at = self.label_attention(documents.pad(states), documents.mask)
+            given.append(self.ranks.gather(looked_at, len(batch)))  # [B, L, d]
         elif self.projection is not None:
             given.append(self.projection(features))  # [B, d]
             references = self._references()
@@ -84,42 +93,54 @@ class Objective(nn.Module):
             references["prototypes"] = self.prototypes()
         return references
 
+    def before_batch(self, batch: Batch) -> None:
+        """The slow encoder reads the batch, beside the other one, where that leaves parts of a GPU idle."""
+        slow = self.slow
+        if slow is not None:
+            own = replace(batch.documents)  # what is worked out about a batch is not waited for across streams
+            self._keys = Aside(lambda: slow(own))
+
     def after_batch(self, batch: Batch) -> None:
         """Remember this batch's documents; earlier they would have been their own positives."""
-        queue, slow = self.queue, self.slow
-        if queue is not None and slow is not None:
-            # Beside the optimiser, which waits for memory while this computes.
-            self._remembering = Aside(lambda: queue.enqueue(slow(batch.documents), batch.labels))
+        if self.queue is not None and self._keys is not None:
+            self.queue.enqueue(self.ranks.gather(self._keys.join(), len(batch)), batch.labels)
+            self._keys = None
 
     def after_backward(self) -> None:
         """Gradients that came in half precision go to the parameters, where they add up in full."""
         if self.encoder.halves is not None:
-            self.encoder.halves.hand_over_gradients()
+            self.encoder.halves.hand_over_gradients(matrices=not self._updates_matrices)
 
     def after_step(self) -> None:
         """The weights have moved: the slow encoder follows, and what is kept in half precision."""
-        if self._remembering is not None:
-            self._remembering.join()
-            self._remembering = None
         if self.slow is not None and self.projection is not None:
-            self.slow.update(_Projected(self.encoder, self.projection))
-        self.refresh_half_weights()
+            done = self.encoder.halves.matrices if self._updates_matrices and self.encoder.halves is not None else []
+            self.slow.update(_Projected(self.encoder, self.projection), done=[half.parameter for half in done])
+        self.refresh_half_weights(matrices=not self._updates_matrices)
+
+    def take_matrix_update(self, adamw: torch.optim.AdamW) -> MatrixUpdate | None:
+        """What moves the encoder's matrices, with their copies and the slow encoder's, in the place of `adamw`.
+
+        None where weights are not kept in half precision, Triton is missing, or rows begin at odd places.
+        """
+        fast = self.encoder.halves
+        if fast is None or find_spec("triton") is None or self.encoder.hidden_size % 8:
+            return None
+        self._updates_matrices = True
+        slow = None if self.slow is None else next(_text_encoders(self.slow)).halves
+        return MatrixUpdate(adamw, fast, slow, 0.0 if self.slow is None else self.slow.momentum)
 
     def keep_half_weights(self, dtype: torch.dtype | None) -> None:
         """Keep the encoders' weights in this precision too, ready for many steps; None ends it."""
-        for encoder in self._encoders():
+        self._updates_matrices = False
+        for encoder in _text_encoders(self):
             encoder.halves = None if dtype is None else HalfWeights(encoder.model, dtype)
 
-    def refresh_half_weights(self) -> None:
+    def refresh_half_weights(self, *, matrices: bool = True) -> None:
         """Where weights are kept in half precision too, make them the same again."""
-        for encoder in self._encoders():
+        for encoder in _text_encoders(self):
             if encoder.halves is not None:
-                encoder.halves.refresh()
-
-    def _encoders(self) -> Iterator[TextEncoder]:
-        for module in self.modules():
-            if isinstance(module, TextEncoder) and is_packable(module.model):
-                yield module
+                encoder.halves.refresh(matrices=matrices)
 
     def repeats_itself(self, documents: int) -> bool:
         """Whether further batches of so many documents all mean the same work, with no value asked back."""
@@ -139,6 +160,13 @@ class Objective(nn.Module):
         wrong = [name for name in missing if not name.startswith(SLOW_STATE)] + unexpected
         if wrong:
             raise ValueError(f"the checkpoint does not fit this model: {', '.join(wrong[:3])}")
+
+
+def _text_encoders(module: nn.Module) -> Iterator[TextEncoder]:
+    """Those within whose weights can be kept in half precision."""
+    for part in module.modules():
+        if isinstance(part, TextEncoder) and is_packable(part.model):
+            yield part
 
 
 class _Projected(nn.Module):

@@ -16,6 +16,7 @@ from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
+from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -28,8 +29,8 @@ from abalone.model.predictor import Predictor
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
-from abalone.training.processes import make_accelerator
-from abalone.training.run import History, Run, enter_folder
+from abalone.training.processes import join_ranks, make_accelerator
+from abalone.training.run import History, Run, enter_folder, refuse_other_documents
 
 
 def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -> Predictor:
@@ -40,41 +41,55 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         corpus: its training and validation splits are used; the test split is not looked at.
         folder: where checkpoints go.
         resume: go on from `folder`.
+
+    Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
     refuse_unusable(config, corpus)
-    enter_folder(folder, config, corpus, resume=resume)
-    torch.manual_seed(config.seed)  # before any weight is drawn
     accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
+    ranks = join_ranks(accelerator)
+    if ranks.count > config.batch_size:
+        warnings.warn(
+            f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
+            "raise batch_size, or launch fewer",
+            stacklevel=3,
+        )
+    refuse_other_documents(ranks, config, corpus)
+    ranks.told_by_main(lambda: enter_folder(folder, config, corpus, resume=resume))
+    torch.manual_seed(config.seed)  # before any weight is drawn
     encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
     config = _within_window(config, encoder, tokenizer)
-    train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
-    run = Run(config, train, validation, accelerator, folder, resume)
+    with ranks.first_here_goes_first():  # the others then find the tokens in the cache
+        train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
+    run = Run(config, train, validation, accelerator, folder, resume, ranks)
     names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
     encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
-    accelerator.end_training()
+    for tracker in accelerator.trackers:
+        tracker.finish()
 
-    # In the precision in which texts will be read later: what is fitted here must fit there.
+    # In the precision in which texts will be read later: what is fitted here must fit there. Encoding is shared by
+    # all ranks; the rest is the same on each, and takes no longer than on one.
     half = reading_precision(config.precision)
-    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half)
-    lexical, neighbours, experts = None, None, {}
+    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half, ranks=ranks)
+    lexical, neighbours = None, None
+    experts: dict[str, Scores] = {}
     if config.lexical:
         lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
-        experts["lexical"] = lexical.scores(corpus.validation.texts)
+        experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
-        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half)
+        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half, ranks=ranks)
         neighbours = NearestNeighbours(device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
-        experts["neighbours"] = neighbours.logits(val_embeddings)
+        experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
     # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
     layers, head = head, head.merged()
-    logits = head.logits(val_embeddings)
+    logits = head.logits_in_blocks(val_embeddings)
 
-    def scores_with(logits: np.ndarray, experts: dict[str, np.ndarray]) -> tuple[Decision, dict[str, float]]:
+    def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
         decision = fit_decision(logits, experts, corpus.validation.labels, frequencies, config)
-        probabilities = decision.probabilities(logits, experts)
-        given = decision.labels(probabilities)
+        probabilities = decision.scores(logits, experts)
+        given = decision.given(probabilities)
         return decision, evaluate(corpus.validation.labels, given, probabilities=probabilities, frequencies=frequencies)
 
     decision, scores = scores_with(logits, experts)
@@ -86,7 +101,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         "scores": {"validation": scores},
     }
     if len(layers.weight) > 1:
-        _, averaged = scores_with(layers.logits(val_embeddings), experts)
+        _, averaged = scores_with(layers.logits_in_blocks(val_embeddings), experts)
         story["scores"]["validation, probes averaged as probabilities"] = averaged
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})
@@ -138,7 +153,7 @@ def _train_stages(
     if config.epochs == 0:
         head, _ = linear_evaluation(encoder, run)
         return encoder, head, {}
-    objective = Objective(encoder, num_labels, config.objective, config)
+    objective = Objective(encoder, num_labels, config.objective, config, run.ranks)
     if name_features is not None:
         objective.start_prototypes_from(name_features)
     if objective.head is not None:
@@ -147,7 +162,7 @@ def _train_stages(
     encoder, head, history = pretrain(objective, run)
     if config.classifier == "probe":
         return encoder, head, {STAGE: history}
-    tuning = Objective(encoder, num_labels, config.finetune_objective, config)
+    tuning = Objective(encoder, num_labels, config.finetune_objective, config, run.ranks)
     encoder, head, tuned = supervise(tuning, run, "finetuning", config.finetune_epochs, config.finetune_learning_rate)
     return encoder, head, {STAGE: history, "finetuning": tuned}
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.special import expit
 
 from abalone.device import reading_precision
 from abalone.evaluation.metrics import evaluate
@@ -11,13 +10,12 @@ from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
 from abalone.training.capture import Captured
-from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import train
+from abalone.training.engine import LAST, train
 from abalone.training.objectives import Objective
 from abalone.training.run import History, Run
 
 STAGE = "pretraining"
-CANDIDATES = ("last", "train_loss", "validation_loss")  # the paper's three checkpoints
+CANDIDATES = (LAST, "train_loss", "validation_loss")  # the paper's three checkpoints
 
 
 def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, History]:
@@ -26,41 +24,39 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
     Returns:
         The encoder, the probes fitted on it, and the history.
     """
-    folder = run.stage(STAGE)
     validation_loss = ValidationLoss(objective, run)
     standing = train(
         objective,
         run.train,
         run.plan(objective, keep_lowest=("train_loss", "validation_loss")),
         run.accelerator,
-        folder,
+        run.stage(STAGE),
         measure=lambda: {"validation_loss": validation_loss()},
         title="Pre-training",
         resume=run.resume,
     )
-    fitted: dict[int, tuple[float, LinearHead, str]] = {}  # by epoch, as two names may stand for the same weights
-    for name in CANDIDATES:
-        if not (folder / f"{name}.safetensors").exists():
-            continue  # stopped early, before an epoch's training loss could be compared with another's
-        state, notes = load_tensors(folder / f"{name}.safetensors")
-        if notes["epoch"] not in fitted:
-            objective.restore(state)
+    fitted: dict[int, tuple[float, LinearHead]] = {}  # by epoch, as two names may stand for the same weights
+    for epoch in map(standing.epoch_of, CANDIDATES):
+        # None: stopped early, before an epoch's training loss could be compared with another's.
+        if epoch is not None and epoch not in fitted:
+            objective.restore(run.kept(STAGE, epoch))
             head, micro_f1 = linear_evaluation(objective.encoder, run)
-            fitted[notes["epoch"]] = micro_f1, head, name
-    _, head, name = max(fitted.values(), key=lambda candidate: candidate[0])
-    objective.restore(load_tensors(folder / f"{name}.safetensors")[0])
-    return objective.encoder, head, standing.history
+            fitted[epoch] = micro_f1, head
+    best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
+    objective.restore(run.kept(STAGE, best))
+    return objective.encoder, fitted[best][1], standing.history
 
 
 def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device, half = run.accelerator.device, reading_precision(run.config.precision)
-    features, val_features = (embed(encoder, feed, device, half=half) for feed in (run.train, run.validation))
+    features, val_features = (
+        embed(encoder, feed, device, half=half, ranks=run.ranks) for feed in (run.train, run.validation)
+    )
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
     head = LinearHead(probe.weight.float(), probe.bias.float())
-    predictions = expit(head.logits(val_features)) >= 0.5
-    return head, evaluate(run.validation.labels, predictions)["micro_f1"]
+    return head, evaluate(run.validation.labels, head.predicted_at_half(val_features))["micro_f1"]
 
 
 class ValidationLoss:
@@ -72,14 +68,14 @@ class ValidationLoss:
         documents, size = len(run.validation), run.config.batch_size
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
         self._captured: Captured | None = None
-        if run.accelerator.device.type == "cuda":
+        if run.accelerator.device.type == "cuda" and objective.ranks.count == 1:
             self._captured = Captured(self._add, size, run.validation.lengths)
 
     def __call__(self) -> float:
         """The loss of the objective as it is now."""
         self._total.zero_()
         device = self.run.accelerator.device
-        for batch in ready_batches(self.run.validation, self._batches, device):
+        for batch in ready_batches(self.run.validation, self._batches, device, self.objective.ranks):
             if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
                 self._captured(batch)
             else:

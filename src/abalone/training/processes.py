@@ -1,5 +1,6 @@
-"""Device and precision, through Accelerate, which also owns processes where there are several."""
+"""Device, precision and processes, through Accelerate, and launched by it or by `torchrun`."""
 
+import atexit
 import os
 from importlib.util import find_spec
 
@@ -9,6 +10,8 @@ from accelerate.state import AcceleratorState, PartialState
 
 from abalone.config import Precision
 from abalone.device import choose_device, cpu_is_faster_in_bf16
+from abalone.launch import launched
+from abalone.ranks import ALONE, Ranks, leave
 
 _ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 
@@ -16,19 +19,21 @@ _ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 def make_accelerator(
     device: str = "auto", precision: Precision = "auto", tracker_folder: str | None = None
 ) -> Accelerator:
-    """An `Accelerator` for one run.
+    """An `Accelerator` for one run. Where several processes were launched, it joins this one to the others.
 
     Args:
         device: "auto", or what torch calls it: "cpu", "cuda", "cuda:1", "mps".
         precision: "auto" is bf16 where the hardware is faster with it, fp32 elsewhere.
         tracker_folder: where TensorBoard files go; none are written where left out.
     """
-    chosen = choose_device(device)
+    chosen = _own_device(choose_device(device))
     if tracker_folder is not None and find_spec("tensorboard") is None:
         raise ImportError("tensorboard= needs the package tensorboard: pip install 'abalone-mltc[tensorboard]'")
     # Accelerate keeps device and precision for the life of the process; a library is called more than once.
-    if PartialState._shared_state and PartialState().num_processes == 1:
+    if PartialState._shared_state:
         AcceleratorState._reset_state(reset_partial_state=True)
+    if chosen.type == "cuda" and chosen.index is not None:
+        torch.cuda.set_device(chosen)  # for kernels of ours and NCCL, which run on the current one
     before = os.environ.get("ACCELERATE_TORCH_DEVICE")
     os.environ["ACCELERATE_TORCH_DEVICE"] = str(chosen)
     try:
@@ -42,13 +47,45 @@ def make_accelerator(
         del os.environ["ACCELERATE_TORCH_DEVICE"]
         if before is not None:
             os.environ["ACCELERATE_TORCH_DEVICE"] = before
-    if accelerator.num_processes > 1:
-        raise ValueError(f"training runs in one process for now, and was launched in {accelerator.num_processes}")
-    if chosen.type == "cuda" and chosen.index is not None:
-        torch.cuda.set_device(chosen)  # for kernels of ours, which run on the current one
+    joined = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    if accelerator.num_processes != max(joined, launched()[1]):  # each would train a model of its own in one folder
+        raise ValueError(
+            f"several processes were launched that cannot work together on {chosen.type}: "
+            "launch them with torchrun or accelerate, or use device='cpu'"
+        )
     if tracker_folder is not None:
         accelerator.init_trackers("abalone")
     return accelerator
+
+
+def join_ranks(accelerator: Accelerator) -> Ranks:
+    """The processes that were launched together, of which this is one."""
+    if accelerator.num_processes == 1:
+        return ALONE
+    atexit.unregister(leave)  # of an earlier run in this process
+    atexit.register(leave)
+    return Ranks(accelerator.process_index, accelerator.num_processes, accelerator.is_local_main_process)
+
+
+def launched_ranks(device: str = "auto") -> Ranks:
+    """The same for a program that trains nothing."""
+    return ALONE if launched()[1] == 1 else join_ranks(make_accelerator(device, "fp32"))
+
+
+def _own_device(chosen: torch.device) -> torch.device:
+    """With several processes on a machine, each has a GPU of its own."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", launched()[1]))
+    if chosen.type != "cuda" or launched()[1] == 1:
+        return chosen
+    if chosen.index is not None and processes > 1:
+        raise ValueError(f"device {str(chosen)!r} is one GPU, and there are {processes} processes: use device='cuda'")
+    gpus = torch.cuda.device_count()
+    if processes > gpus:
+        raise ValueError(
+            f"{processes} processes were launched here for {gpus} GPU{'s' * (gpus != 1)}: launch one for each, "
+            "or use device='cpu'"
+        )
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def _choose_precision(device: torch.device, precision: Precision) -> Precision:

@@ -6,6 +6,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from abalone.launch import is_main
+
 REFRESH = 0.5  # seconds; a step may be much shorter, and looking waits for the device
 
 
@@ -27,7 +29,7 @@ class EpochBar:
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=console,
-            disable=not console.is_terminal,
+            disable=not (console.is_terminal and is_main()),
             transient=True,
         )
         self._task = self._progress.add_task(title, total=batches, completed=done, figures="")

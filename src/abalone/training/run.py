@@ -2,19 +2,22 @@
 
 import hashlib
 import json
-import shutil
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
+from torch import Tensor
 
 from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
+from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
+from abalone.ranks import ALONE, Ranks
 from abalone.training.engine import Plan
+from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
@@ -34,6 +37,7 @@ class Run:
         accelerator: device and precision.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
+        ranks: the processes that train together.
     """
 
     config: Config
@@ -42,10 +46,15 @@ class Run:
     accelerator: Accelerator
     folder: Path
     resume: bool = False
+    ranks: Ranks = ALONE
 
     def stage(self, name: str) -> Path:
         """The folder of one stage."""
         return self.folder / name
+
+    def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
+        """The weights that a stage has kept of an epoch."""
+        return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
         """The engine's view of the settings."""
@@ -79,31 +88,60 @@ def fingerprint(config: Config, corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
+def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None:
+    """All processes must train on the same documents, in the same order, with the same settings."""
+    if ranks.count > 1:
+        own = fingerprint(config, corpus)
+        if own != ranks.told_by_main(lambda: own):
+            raise ValueError(
+                f"process {ranks.index} was given other documents, labels or settings than the main one: "
+                "start all with the same command, on the same data"
+            )
+
+
 def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> None:
     """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
     identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
     file = folder / IDENTITY
+    for place in (folder, *(folder / stage for stage in STAGES)):
+        remove_abandoned(place)
     if resume and file.is_file():
-        _refuse_another_run(folder, _read_identity(file), identity)
+        _refuse_another_run(folder, _stored_identity(file), identity)
         return
     if resume:
-        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=4)
-    for stage in STAGES:
-        shutil.rmtree(folder / stage, ignore_errors=True)
+        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
+    # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
+    file.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    sync(folder)
+    for stage in STAGES:
+        remove_folder(folder / stage)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
 
 
-def _read_identity(file: Path) -> dict[str, Any]:
+def is_foreign(folder: Path) -> bool:
+    """Whether something other than a run is at that name."""
+    if not folder.is_dir():
+        return folder.exists()
+    entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
+    return IDENTITY not in entries and not {*entries} <= {*STAGES}
+
+
+def how_to_go_on(folder: Path) -> str:
+    """What to tell whoever has stopped the run in `folder`."""
+    saved = any(has_checkpoint(folder / stage) for stage in STAGES)
+    return f"it can go on from {folder}" if saved else "nothing was saved yet"
+
+
+def _stored_identity(file: Path) -> dict[str, Any]:
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
-        whole = isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict)
+        if isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict):
+            return dict(stored)
     except (ValueError, KeyError, TypeError, RecursionError):
-        whole = False
-    if not whole:
-        raise ValueError(f"{file} is damaged, so the run cannot go on: start anew, without resume=True")
-    return dict(stored)
+        pass
+    raise ValueError(f"{file} is damaged, so whose run this is cannot be told: start anew, without resume=True")
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:

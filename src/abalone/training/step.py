@@ -12,6 +12,7 @@ from torch import Tensor
 from abalone.model.feed import Batch
 from abalone.training.capture import Captured
 from abalone.training.objectives import Objective
+from abalone.training.update import MatrixUpdate
 
 AHEAD = 8  # steps that may wait for the GPU
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -30,8 +31,8 @@ class Step:
     """One batch after another, on any device.
 
     On a GPU the whole step is recorded and replayed as soon as every batch means the same work; where it cannot be
-    (gradients gathered over several batches, fp16 with its changing scale, a queue that still fills up), it is done
-    plainly.
+    (gradients gathered over several batches or from several processes, fp16 with its changing scale, a queue that
+    still fills up), it is done plainly.
 
     Args:
         objective: what is minimised, already on the device.
@@ -72,7 +73,9 @@ class Step:
         if on_gpu:
             objective.keep_half_weights(HALVES.get(accelerator.mixed_precision))
         self._captured: Captured | None = None
-        if on_gpu and accumulation == 1 and accelerator.scaler is None:
+        self._matrices: MatrixUpdate | None = None
+        if on_gpu and accumulation == 1 and accelerator.scaler is None and objective.ranks.count == 1:
+            self._matrices = objective.take_matrix_update(self.adamw)
             self._captured = Captured(self._whole_step, batch_size, lengths)
 
     def begin(self, batch: int, loss_sum: float) -> None:
@@ -112,7 +115,7 @@ class Step:
     def end(self) -> None:
         """Let go of what only further steps would need."""
         self.objective.keep_half_weights(None)
-        self._captured = None
+        self._captured = self._matrices = None
 
     def _stay_near(self) -> None:
         """Do not run far ahead of a GPU: whoever asks to stop would wait for all that lies before it."""
@@ -128,25 +131,31 @@ class Step:
 
     def _add_gradient(self, batch: Batch, share: float) -> None:
         with self.accelerator.autocast():
+            self.objective.before_batch(batch)
             loss = self.objective(batch)
         self._batch += 1
         self._loss_sum += loss.detach() * len(batch)
         self._note(0, loss)
         self.accelerator.backward(loss * share if share != 1 else loss)
         self.objective.after_backward()
-        with self.accelerator.autocast():
-            self.objective.after_batch(batch)
+        self.objective.after_batch(batch)
 
     def _update(self) -> None:
+        self.objective.ranks.average_gradients(self.parameters)
         if self._fused:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
+            if self._matrices is not None:
+                norm = torch.hypot(norm, self._matrices.norm())
             self._note(1, norm)
             # The optimiser divides by the one and does nothing where the other is 1: clipping costs no pass over the
             # gradients, and what is no number never reaches the weights.
-            self.adamw.grad_scale = (norm / self.clip).clamp(min=1).float()  # type: ignore[attr-defined]
+            divisor = (norm / self.clip).clamp(min=1).float()
+            self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
             self.adamw.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
             self.adamw.step()
+            if self._matrices is not None:
+                self._matrices(divisor)
         else:
             norm = self.accelerator.clip_grad_norm_(self.parameters, self.clip)
             if self.accelerator.scaler is None:  # which skips such steps by itself

@@ -1,0 +1,136 @@
+"""How the cost grows with documents, labels, queue and length: a table, and the picture of docs/performance.md.
+
+Processor time of one thread, the shortest of some runs, so that a busy machine draws the same picture. Not part of
+`make bench`: it writes into the documentation.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertModel
+
+from abalone.config import Config
+from abalone.data.tokens import TokenArray
+from abalone.model.encoder import TextEncoder
+from abalone.model.feed import TokenFeed, embed, make_batch, unlabelled
+from abalone.training.objectives import Objective
+from benchmarks.measure import Line, show
+from benchmarks.tiny import long_tailed_labels
+
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
+CPU = torch.device("cpu")
+WIDTH, LAYERS, VOCABULARY, BATCH, TOKENS = 128, 2, 1000, 32, 64
+REPEAT = 5
+Y_TICKS = (30, 100, 300, 1000, 3000)  # milliseconds
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of the four: sizes, and what each costs in seconds."""
+
+    title: str
+    sizes: tuple[int, ...]
+    run: Callable[[int], Callable[[], object]]  # from a size to what is timed
+
+    def seconds(self) -> list[float]:
+        return [_shortest(self.run(size)) for size in self.sizes]
+
+
+def _shortest(run: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(REPEAT):
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def encoder() -> TextEncoder:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=2,
+        intermediate_size=4 * WIDTH,
+    )
+    return TextEncoder(BertModel(config, add_pooling_layer=False))
+
+
+def tokens(documents: int, length: int = TOKENS) -> TokenArray:
+    ids = np.random.default_rng(0).integers(VOCABULARY, size=documents * (length - 2)).astype(np.uint16)
+    return TokenArray(ids, np.arange(documents + 1) * (length - 2), (2,), (3,))
+
+
+def encoding(documents: int) -> Callable[[], object]:
+    model, feed = encoder(), TokenFeed(tokens(documents), unlabelled(documents), TOKENS)
+    return lambda: embed(model, feed, CPU)
+
+
+def step(labels: int = 100, queue: int = 512, length: int = TOKENS) -> Callable[[], object]:
+    """One step of L_MSC with a full queue, and the update."""
+    config = Config(queue_size=queue, max_length=512)
+    objective = Objective(encoder(), labels, "msc", config)
+    adamw = torch.optim.AdamW(objective.parameters())
+    feed = TokenFeed(tokens(BATCH, length), long_tailed_labels(BATCH, labels), 512)
+    batch = make_batch(feed, np.arange(BATCH))
+    assert objective.queue is not None
+    remembered = torch.from_numpy(long_tailed_labels(queue, labels, seed=1).toarray().astype(bool))
+    objective.queue.enqueue(torch.randn(queue, config.projection_dim), remembered)
+
+    def run() -> None:
+        adamw.zero_grad()
+        objective(batch).backward()
+        adamw.step()
+        objective.after_batch(batch)
+        objective.after_step()
+
+    return run
+
+
+PANELS = (
+    Panel("documents: encoding all", (250, 500, 1000, 2000, 4000), encoding),
+    Panel("labels: one step", (100, 500, 2_500, 12_500, 50_000), lambda labels: step(labels=labels)),
+    Panel("queue: one step", (128, 512, 2048, 8192, 32_768), lambda queue: step(queue=queue)),
+    Panel("tokens: one step", (32, 64, 128, 256, 512), lambda length: step(length=length)),
+)
+
+
+def draw(costs: list[list[float]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 2.9), layout="constrained")
+    for axes, panel, seconds in zip(figure.subplots(1, len(PANELS)), PANELS, costs, strict=True):
+        axes.loglog(panel.sizes, [1000 * s for s in seconds], marker="o", label="measured")
+        first = 1000 * seconds[0] / panel.sizes[0]
+        axes.loglog(panel.sizes, [first * size for size in panel.sizes], ls=":", color="grey", label="in proportion")
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xticks(panel.sizes, [f"{size:,}" for size in panel.sizes], rotation=40, fontsize=8)
+        axes.set_ylim(25, 5000)  # the same for all, so that they can be compared
+        axes.set_yticks(Y_TICKS, [f"{tick:,}" for tick in Y_TICKS], fontsize=8)
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("milliseconds")
+    figure.axes[0].legend(fontsize=8)
+    figure.savefig(PICTURE, dpi=110)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    costs = [panel.seconds() for panel in PANELS]
+    draw(costs)
+    lines = []
+    for panel, seconds in zip(PANELS, costs, strict=True):
+        more, dearer = panel.sizes[-1] / panel.sizes[0], seconds[-1] / seconds[0]
+        what = f"{panel.title}, {panel.sizes[0]:,} → {panel.sizes[-1]:,} ({more:.0f}×)"
+        lines.append(Line(what, f"{1000 * seconds[0]:.0f} ms", f"{1000 * seconds[-1]:.0f} ms", f"{dearer:.1f}×"))
+    shape = f"{LAYERS} layers {WIDTH} wide, batch {BATCH}, {TOKENS} tokens, 100 labels, queue 512 unless said"
+    show(f"How the cost grows: {shape}; plain = the smallest\nprocessor time of one thread; picture: {PICTURE}", lines)
+
+
+if __name__ == "__main__":
+    main()

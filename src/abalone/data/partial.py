@@ -1,0 +1,189 @@
+"""What is still being written: a temporary name beside its place, locked for as long as its writer lives.
+
+A process that is killed leaves its temporary files behind, and its locks with it end; so the next one that writes in
+the folder knows which of them belong to nobody, and removes them.
+"""
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+PARTIAL = ".abalone-partial"
+ASIDE = ".abalone-aside"  # a folder that has stepped aside for a new one
+DAY = 24 * 60 * 60.0
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES)  # what file systems say that do not do it
+AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
+
+
+@contextmanager
+def partial_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside `path` under a name of its own; gone afterwards, unless it was renamed."""
+    while True:
+        partial = _partial_name(path)
+        with partial.open("xb") as file:
+            try:
+                if _is_ours(partial, file.fileno()):
+                    yield partial, file
+                    return
+            finally:
+                partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def partial_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder."""
+    while True:
+        partial = _partial_name(path)
+        partial.mkdir()
+        try:
+            with _opened(partial) as descriptor:
+                if _is_ours(partial, descriptor):
+                    yield partial
+                    return
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def named_if_full(path: Path) -> Iterator[None]:
+    """Let the error of a full or broken disk name `path`, as the error of a write says nothing of where."""
+    try:
+        yield
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        # Libraries in Rust, safetensors and tokenizers, have errors of their own for it.
+        if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
+            number = int(found[1])
+        if number not in NO_ROOM or getattr(error, "filename", None) is not None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what processes that are dead have left half-written in `folder`."""
+    for left in folder.glob(f".*{PARTIAL}"):
+        # Another process may be cleaning up as well; and one that writes has the lock, which is an `OSError` too.
+        # Where a file system has no locks, age tells: nothing takes a day to write.
+        with suppress(OSError), _opened(left) as descriptor:
+            if _lock(descriptor) or time.time() - left.stat().st_mtime > DAY:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, if it is there, so that nobody ever finds a part of it."""
+    if folder.is_dir():
+        leaving = _partial_name(folder)
+        folder.rename(leaving)
+        shutil.rmtree(leaving, ignore_errors=True)
+
+
+def take_place(new: Path, folder: Path) -> None:
+    """Let the folder `new` have the name `folder`, and put what had it before out of the way, at no moment half.
+
+    Both are on the disk when this returns. On Linux the two names are swapped in one step, and the old folder is then
+    at `new`. Elsewhere there is a moment without `folder`; `put_back` mends what a kill in that moment leaves.
+    """
+    sync_tree(new)
+    if not folder.exists():
+        new.rename(folder)
+    elif not _exchange(new, folder):
+        aside = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}{ASIDE}")
+        folder.rename(aside)
+        try:
+            new.rename(folder)
+        except BaseException:
+            aside.rename(folder)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+    sync(folder.parent)
+
+
+def put_back(folder: Path) -> None:
+    """Give a folder its name back that had stepped aside for one that never came."""
+    for aside in folder.parent.glob(f".{folder.name}.*{ASIDE}"):
+        if folder.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(folder)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk and outlive a power cut."""
+    try:
+        with _opened(path) as descriptor:
+            if descriptor is not None:
+                os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:  # a disk that is full or broken may say so only now
+            raise
+
+
+def sync_tree(folder: Path) -> None:
+    """The same for everything in a folder."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+def _partial_name(path: Path) -> Path:
+    """A name that nobody else uses, in the folder of `path`, which is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent)
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """A descriptor of a file or folder; None on Windows, which opens no folders and has no such locks."""
+    descriptor = None if os.name == "nt" else os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int | None) -> bool:
+    """Lock it for this process; False where there are no locks, `BlockingIOError` where somebody else has it."""
+    if descriptor is None:
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _is_ours(partial: Path, descriptor: int | None) -> bool:
+    """Lock what was just made; False if somebody took it for abandoned in the moment before the lock."""
+    try:
+        _lock(descriptor)
+    except BlockingIOError:
+        return False
+    return partial.exists()
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one step; False where the system or the file system cannot."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    swapped: int = rename(AT_WORKING_FOLDER, os.fsencode(one), AT_WORKING_FOLDER, os.fsencode(other), EXCHANGE)
+    return swapped == 0

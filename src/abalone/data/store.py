@@ -1,0 +1,99 @@
+"""Large data, read once: texts and labels go to the cache folder as they are read, and are memory-mapped from there."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from abalone.data.badrows import BadRows
+from abalone.data.cache import build_once, cache_dir
+from abalone.data.corpus import SPLITS
+from abalone.data.documents import Documents
+from abalone.data.errors import DataError
+from abalone.data.label_lists import LabelLists
+from abalone.data.texts import MappedTexts, TextWriter
+
+FORMAT = "abalone-documents-1"  # part of the key: another layout never meets an old folder
+FACTS, INDICES, ENDS, CODES, BAD_ROWS = "facts.json", "labels.npy", "ends.npy", "splits.npy", "bad-rows.jsonl"
+
+Read = Callable[[Callable[[str], None], BadRows], Documents]
+"""Reads documents, and hands texts and rows that cannot be used to who takes them."""
+
+
+def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, Path | None]:
+    """The documents that `read` gives, from the cache folder if they were read before.
+
+    Args:
+        key: changes with anything that changes the documents.
+        read: called if they are not there yet.
+        skip_bad_rows: whether rows that cannot be used are left out.
+
+    Returns:
+        The documents, and the list of rows left out, if any were.
+    """
+    folder = cache_dir() / "texts" / key
+    try:
+        build_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
+    except OSError as error:
+        raise DataError(
+            f"the texts cannot be kept here: {error.strerror or error}",
+            path=folder.parent,
+            hint="Set ABALONE_CACHE to a folder with space for all of them.",
+        ) from error
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    indices, ends, codes = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (INDICES, ENDS, CODES))
+    documents = Documents(
+        MappedTexts(folder),
+        LabelLists(facts["names"], indices, ends),
+        CodedSplits(codes),
+        tuple(facts["offered"]),
+        facts["separator"],
+        facts["notes"],
+    )
+    return documents, folder / BAD_ROWS if facts["bad_rows"] else None
+
+
+def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:
+    with TextWriter(place) as writer, BadRows(place / BAD_ROWS if skip_bad_rows else None) as bad_rows:
+        documents = read(writer.append, bad_rows)
+    indices, ends = documents.labels.arrays()
+    codes = np.array([SPLITS.index(split) if split else -1 for split in documents.splits], dtype=np.int8)
+    for name, array in ((INDICES, indices), (ENDS, ends), (CODES, codes)):
+        np.save(place / name, array, allow_pickle=False)
+    facts = {
+        "names": documents.labels.names,
+        "offered": documents.offered,
+        "separator": documents.separator,
+        "notes": documents.notes,
+        "bad_rows": bad_rows.count,
+    }
+    (place / FACTS).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+
+
+class CodedSplits(Sequence[str | None]):
+    """The split of each document, as a byte.
+
+    Args:
+        codes: [documents], places in `SPLITS`, −1 for none.
+    """
+
+    def __init__(self, codes: np.ndarray) -> None:
+        self.codes = codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, item: int) -> str | None: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[str | None]: ...
+    def __getitem__(self, item: int | slice) -> str | list[str | None] | None:
+        if isinstance(item, slice):
+            return [self[row] for row in range(*item.indices(len(self)))]
+        code = int(self.codes[item])
+        return None if code < 0 else SPLITS[code]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return map(self.__getitem__, range(len(self)))

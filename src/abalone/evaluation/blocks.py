@@ -1,0 +1,79 @@
+"""Scores [n, L] a block at a time, so that many documents times many labels never stand in memory together."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+AT_ONCE = 2**24  # pairs of a document and a label that are looked at together; in double precision 128 MiB
+
+Index = slice | np.ndarray
+"""Some rows or columns; of the two in one look, one at most is an array."""
+
+EVERY = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """A matrix that is nowhere: `matrix[rows, columns]` computes that block.
+
+    Args:
+        shape: (n, L).
+        block: from rows and columns to the values there.
+
+    Example:
+        >>> table = Computed((3, 4), lambda rows, columns: np.arange(12).reshape(3, 4)[rows, columns])
+        >>> table[1:3, :2].tolist()
+        [[4, 5], [8, 9]]
+    """
+
+    shape: tuple[int, int]
+    block: Callable[[Index, Index], np.ndarray]
+
+    def __getitem__(self, at: tuple[Index, Index]) -> np.ndarray:
+        return self.block(*at)
+
+
+Scores = np.ndarray | Computed
+"""Numbers [n, L], as an array or computed block by block."""
+
+
+def held(scores: Scores) -> Scores:
+    """As an array where that is small, so that it is computed once."""
+    small = scores.shape[0] * scores.shape[1] <= AT_ONCE
+    return scores[EVERY, EVERY] if isinstance(scores, Computed) and small else scores
+
+
+def transposed(scores: Scores) -> Scores:
+    """[L, n]."""
+    if isinstance(scores, np.ndarray):
+        return scores.T
+    documents, labels = scores.shape
+    return Computed((labels, documents), lambda rows, columns: scores[columns, rows].T)
+
+
+def of_labels(scores: Scores, columns: np.ndarray) -> Scores:
+    """Some columns [C] of them, [n, C]."""
+    if isinstance(scores, np.ndarray):
+        return scores[:, columns]
+    return Computed((scores.shape[0], len(columns)), lambda rows, chosen: scores[rows, columns[chosen]])
+
+
+def taken(scores: Scores, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Some rows [R] and columns [C] of them as an array, [R, C]."""
+    return np.concatenate([scores[rows[part], EVERY][:, columns] for part in row_blocks((len(rows), scores.shape[1]))])
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Rows that are looked at together, all columns of each; one block where the matrix is small."""
+    return _blocks(shape[0], shape[1])
+
+
+def column_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Columns that are looked at together, all rows of each; one block where the matrix is small."""
+    return _blocks(shape[1], shape[0])
+
+
+def _blocks(items: int, width: int) -> Iterator[slice]:
+    step = max(1, AT_ONCE // max(width, 1))
+    return (slice(start, min(start + step, items)) for start in range(0, items, step))

@@ -1,0 +1,79 @@
+"""Millions of texts answered in constant memory, in order, in parts, so that a run that is killed can go on."""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abalone.data.files import sha256
+from abalone.progress import track
+from abalone.serving.answers import Wanted, answers, windows
+from abalone.serving.part_files import Form
+from abalone.serving.parts import Parts
+
+if TYPE_CHECKING:
+    from abalone.serving.served import Classifier
+
+PART_SIZE = 10_000  # texts; what a killed run has to do again at most
+
+
+def predict_in_parts(
+    classifier: "Classifier",
+    texts: Iterable[str],
+    folder: str | Path,
+    *,
+    wanted: Wanted | None = None,
+    part_size: int = PART_SIZE,
+    form: Form = "jsonl",
+    resume: bool = False,
+    identity: dict[str, Any] | None = None,
+) -> int:
+    """Answer texts to files `part-00000.jsonl` … in `folder`, each of which is whole or absent.
+
+    A run that goes on passes over the texts that are answered, sees that they are the same, and ends with the same
+    bytes as one that was not interrupted.
+
+    Args:
+        classifier: a `Predictor` or an `OnnxModel`.
+        texts: read as they are needed; about a window of some thousand is in memory.
+        folder: where the parts go; new, empty, or with `resume` the same as before.
+        wanted: what an answer tells.
+        part_size: texts in a part.
+        form: of the parts: `jsonl`, or `parquet`.
+        resume: go on after the last whole part, if there is any.
+        identity: what else must be the same to go on, such as `model_checksum(…)`.
+
+    Returns:
+        How many texts the folder answers.
+    """
+    if part_size < 1:
+        raise ValueError(f"part_size must be at least 1, got {part_size}")
+    wanted = wanted or Wanted()
+    options = {"probabilities": wanted.probabilities, "top": wanted.top, "part_size": part_size}
+    parts = Parts.enter(Path(folder), form, {**(identity or {}), **options}, resume=resume)
+    rest = iter(texts)
+    parts.pass_over(rest)
+    ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
+    ahead = list(islice(rest, 1))
+    if ahead and ended:
+        raise ValueError(f"{folder} answers all of other texts: here are more than its {parts.documents:,}")
+    unanswered = iter(track(chain(ahead, rest), "Predicting"))
+    for first in unanswered:  # so that no part is without a text
+        with parts.next_part() as write:
+            for window in windows(chain([first], islice(unanswered, part_size - 1))):
+                scores = classifier.scores(window)
+                write(window, list(answers(scores, classifier.decision, classifier.label_names, wanted)))
+    if not parts.complete:
+        parts.finish()
+    return parts.documents
+
+
+def model_checksum(model: Path) -> str:
+    """Of an ONNX file, or of the files of a model folder, their names included."""
+    if model.is_file():
+        return sha256(model)
+    digest = hashlib.sha256()
+    for file in sorted(path for path in model.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(model).as_posix()}\0{sha256(file)}\0".encode())
+    return digest.hexdigest()

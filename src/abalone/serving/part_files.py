@@ -1,0 +1,71 @@
+"""One file of answers: JSON lines, or Parquet."""
+
+import json
+from typing import Any, BinaryIO, Literal, Protocol
+
+from abalone.serving.answers import Answer
+
+Form = Literal["jsonl", "parquet"]
+
+
+class PartWriter(Protocol):
+    """Takes the answers of one part, some at a time."""
+
+    def write(self, answers: list[Answer]) -> None:
+        """Add some."""
+
+    def close(self) -> None:
+        """Write what is still to be written; the file itself stays open."""
+
+
+def open_writer(file: BinaryIO, form: Form) -> PartWriter:
+    """The writer of a form."""
+    return _ParquetWriter(file) if form == "parquet" else _JsonWriter(file)
+
+
+def require(form: Form) -> None:
+    """Raise if what a form needs is not installed: before the work, not after."""
+    if form == "parquet":
+        _import_pyarrow()
+
+
+class _JsonWriter:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, answers: list[Answer]) -> None:
+        self._file.write("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in answers).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class _ParquetWriter:
+    """Columns as the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: Any = None  # the first answer says which columns there are
+
+    def write(self, answers: list[Answer]) -> None:
+        pyarrow = _import_pyarrow()
+        if self._writer is None:
+            fields = {"labels": pyarrow.list_(pyarrow.string())}
+            if "probabilities" in answers[0]:
+                fields["probabilities"] = pyarrow.map_(pyarrow.string(), pyarrow.float64())
+            self._schema = pyarrow.schema(fields)
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
+        self._writer.write_table(pyarrow.Table.from_pylist(answers, schema=self._schema))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _import_pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("writing Parquet needs pyarrow: pip install 'abalone-mltc[data]'") from None
+    return pyarrow

@@ -1,0 +1,101 @@
+"""The checkpoints of a stage: where it stands, where it stood before, and the weights of its best epochs."""
+
+import warnings
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from abalone.training.checkpoint import DamagedError, check_tensors, load_tensors, save_tensors
+
+RESUME = "resume.safetensors"  # all that is needed to go on
+BEFORE = "resume-before.safetensors"  # the same of the time before, should that one be damaged
+EPOCH = "epoch-{}.safetensors"  # what a finished model is made from, after so many epochs
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a stage has been saved in `folder`."""
+    return any((folder / name).exists() for name in (RESUME, BEFORE))
+
+
+class Checkpoints:
+    """Writes and reads the checkpoints in a folder.
+
+    A checkpoint names the epochs whose weights it needs. An epoch's file is written before the first checkpoint that
+    names it, and removed when neither of the two that are kept does: whichever of them a run goes on from, it finds
+    the epochs it knew of, and no others.
+
+    Weights wait in main memory until then. An epoch may take seconds, and the best of 80 epochs is often the latest:
+    writing each would cost more than it. What a crash loses is made again, since the run then goes on from before.
+
+    Reading changes nothing on the disk, so that several processes may read at once; one of them writes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._waiting: dict[int, dict[str, Tensor]] = {}
+        self._latest_epochs: set[int] = set()  # that the checkpoint we stand on needs
+        self._latest_is_damaged = False
+
+    def keep(self, epoch: int, state: Mapping[str, Tensor], wanted: Collection[int]) -> None:
+        """Keep a copy of these tensors as they are now; of the epochs that wait, forget those not `wanted` any more."""
+        self._waiting = {waiting: kept for waiting, kept in self._waiting.items() if waiting in wanted}
+        self._waiting[epoch] = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+
+    def write(self, state: Mapping[str, Tensor], notes: Mapping[str, Any], epochs: Collection[int]) -> None:
+        """Write where the run stands, with the epochs that it needs; what is there now becomes the one before."""
+        try:
+            for epoch in sorted(self._waiting.keys() & set(epochs)):
+                save_tensors(self._file_of(epoch), self._waiting[epoch], {"epoch": epoch})
+            save_tensors(
+                self.folder / RESUME,
+                state,
+                {**notes, "epochs": sorted(epochs)},
+                keep_as=None if self._latest_is_damaged else self.folder / BEFORE,
+            )
+        except OSError as error:
+            kept = "the last good one stays" if has_checkpoint(self.folder) else "nothing was saved before"
+            reason = f"no checkpoint could be written ({error.strerror or error}); {kept}. Make room, and go on with "
+            raise OSError(error.errno, reason + "resume=True.", error.filename) from error
+        self._waiting.clear()
+        self._latest_is_damaged = False
+        needed = {EPOCH.format(epoch) for epoch in self._latest_epochs | set(epochs)}
+        self._latest_epochs = set(epochs)
+        for file in self.folder.glob(EPOCH.format("*")):
+            if file.name not in needed:
+                file.unlink(missing_ok=True)
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The latest checkpoint that is whole, with all epochs it needs; tells of one that is not."""
+        wrong: list[DamagedError] = []
+        for name in (RESUME, BEFORE):
+            if not (self.folder / name).exists():
+                continue  # killed in the moment between the two names: the other one is whole
+            try:
+                tensors, notes = load_tensors(self.folder / name)
+                if "epochs" not in notes:
+                    raise DamagedError(self.folder / name, "it is something else")
+                for epoch in notes["epochs"]:
+                    self._check(epoch)
+            except DamagedError as error:
+                wrong.append(error)
+                continue
+            if wrong:
+                warnings.warn(f"{wrong[0]}; going on from the one before it, {self.folder / name}", stacklevel=4)
+            self._latest_epochs, self._latest_is_damaged = set(notes["epochs"]), bool(wrong)
+            return tensors, notes
+        reasons = ", and ".join(map(str, wrong)) or f"there is no checkpoint in {self.folder}"
+        raise ValueError(f"{reasons}; remove the folder {self.folder} to do this stage again")
+
+    def epoch(self, epoch: int) -> dict[str, Tensor]:
+        """The weights after so many epochs, which the latest checkpoint needs."""
+        return load_tensors(self._file_of(epoch))[0]
+
+    def _check(self, epoch: int) -> None:
+        if not self._file_of(epoch).exists():
+            raise DamagedError(self._file_of(epoch), "it is gone")
+        check_tensors(self._file_of(epoch))
+
+    def _file_of(self, epoch: int) -> Path:
+        return self.folder / EPOCH.format(epoch)

@@ -1,0 +1,153 @@
+"""`abalone train` in several processes, as people launch it: one model, the same as one process makes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import tiny
+from abalone import AbaloneClassifier
+from abalone.cli import app
+from together import environment, free_port
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+SETTINGS = {
+    "pooling": "mean",
+    "max_length": 16,
+    "queue_size": 32,
+    "projection_dim": 16,
+    "epochs": 4,  # of 7 steps, the last with 4 documents
+    "batch_size": 16,
+    "dropout": 0.0,  # which is drawn otherwise in each process
+    "learning_rate": 2e-3,
+    "head_learning_rate": 2e-3,
+    "precision": "fp32",
+    "device": "cpu",
+    "checkpoint_seconds": 0,
+}
+PATIENCE = 120  # seconds that a slow machine may take
+TORCHRUN = ("torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}")
+ACCELERATE = (
+    *("accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"),
+    *("--dynamo_backend=no", f"--main_process_port={free_port()}"),
+)
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """A folder with a corpus, an encoder, a configuration, and a model that one process has made."""
+    folder = tmp_path_factory.mktemp("workshop")
+    texts, labels = tiny.corpus(140)
+    names = [[f"topic {j}" for j in np.flatnonzero(row)] for row in labels.toarray()]
+    tiny.write_jsonl(folder / "papers.jsonl", texts, names, ["train"] * 100 + ["val"] * 40)
+    encoder = tiny.save_encoder(folder / "encoder")
+    (folder / "config.yaml").write_text(yaml.safe_dump({"encoder": encoder, **SETTINGS}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(folder / "cache"))
+        result = CliRunner().invoke(app, words(folder, folder / "alone"))
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def words(workshop: Path, output: Path, *options: str) -> list[str]:
+    config = ["--config", str(workshop / "config.yaml")]
+    return ["train", str(workshop / "papers.jsonl"), "-o", str(output), *config, *options]
+
+
+@pytest.fixture
+def start(workshop):
+    """Starts a process; none outlives its test."""
+    with ExitStack() as processes:
+
+        def started(*launcher: str, arguments: list[str], **variables: str) -> subprocess.Popen[str]:
+            program = ["-m", *launcher, "-m", "abalone"] if launcher else ["-m", "abalone"]
+            process = subprocess.Popen(
+                [sys.executable, *program, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "ABALONE_CACHE": str(workshop / "cache"), **variables},
+            )
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            return process
+
+        yield started
+
+
+def wait_for_step(process: subprocess.Popen[str], checkpoint: Path, step: int) -> None:
+    """Until the checkpoint of that step, or of a later one, is on the disk."""
+    deadline = time.monotonic() + PATIENCE
+    while not (checkpoint.exists() and step_of(checkpoint) >= step):
+        assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
+        assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
+        time.sleep(0.005)
+
+
+def step_of(checkpoint: Path) -> int:
+    content = checkpoint.read_bytes()  # at once, since it may be replaced at any time
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return int(json.loads(header["__metadata__"]["notes"])["standing"]["step"])
+
+
+def assert_same_answers(workshop: Path, output: Path) -> None:
+    for name in ("model.safetensors", "head.safetensors"):
+        expected, found = load_file(workshop / "alone" / name), load_file(output / name)
+        for key, value in expected.items():
+            np.testing.assert_allclose(found[key], value, atol=1e-3, err_msg=key)
+    texts, _ = tiny.corpus(30, seed=9)
+    one, several = (AbaloneClassifier.from_pretrained(folder) for folder in (workshop / "alone", output))
+    np.testing.assert_allclose(several.predict_proba(texts), one.predict_proba(texts), atol=2e-3)
+    assert [path.name for path in output.parent.iterdir()] == [output.name]  # no checkpoints, no temporary names
+
+
+def assert_told_once(told: str, printed: str, output: Path) -> None:
+    assert printed.count(f"model folder: {output}") == 1
+    assert printed.count("micro-F1") == 1
+    assert told.count("note: Documents without labels") == 1
+    assert "Traceback" not in told
+    assert "warning" not in told
+
+
+def test_accelerate_makes_the_model_that_one_process_makes(start, workshop, tmp_path):
+    output = tmp_path / "model"
+    process = start(*ACCELERATE, arguments=words(workshop, output))
+    printed, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert_told_once(told, printed, output)
+    assert_same_answers(workshop, output)
+
+
+def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, workshop, tmp_path):
+    output = tmp_path / "model"
+    folder = tmp_path / "model.training"
+    port = free_port()
+    survivor, victim = (
+        start(arguments=words(workshop, output), **environment(index, 2, port)) for index in range(2)
+    )  # without a launcher, which would end the survivor
+    wait_for_step(survivor, folder / "pretraining" / "resume.safetensors", 10)
+    victim.kill()
+    started = time.monotonic()
+    _, told = survivor.communicate(timeout=PATIENCE)
+    assert time.monotonic() - started < 20
+    assert survivor.returncode == 2
+    assert "error: another of the 2 processes has ended or cannot be reached" in told
+    assert f"it can go on from {folder}\n  Run the same command with --resume to go on." in told
+    assert "Traceback" not in told
+    assert not output.exists()
+
+    process = start(*TORCHRUN, arguments=words(workshop, output, "--resume"))
+    printed, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert_told_once(told, printed, output)
+    assert_same_answers(workshop, output)

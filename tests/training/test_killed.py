@@ -1,0 +1,15 @@
+"""kill −9 at random moments of training: it goes on, and ends with the same model. `tests_fuzz` strikes more often."""
+
+import os
+
+import pytest
+
+from victims import strike_training, workshop
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+
+def test_killed_training_goes_on_to_the_same_model(tmp_path):
+    with workshop(tmp_path) as shop:
+        struck = strike_training(shop, 3, 1, "--classifier", "finetune")
+    assert struck.kills == 3

@@ -1,0 +1,112 @@
+"""The matrices' update against AdamW, lerp and copies one after the other; on a GPU, or in Triton's interpreter."""
+
+import copy
+import os
+
+import pytest
+import torch
+from transformers import AutoModel, BertConfig
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if DEVICE.type == "cpu":
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
+    pytest.importorskip("triton")
+from abalone.model.weights import HalfWeights  # noqa: E402 - not without Triton
+from abalone.training.update import MatrixUpdate  # noqa: E402
+
+RATE, DECAY, MOMENTUM = 3e-2, 0.1, 0.75
+TINY = {"vocab_size": 9, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80}
+
+
+def is_copy(half):
+    nearest = half.parameter.detach().bfloat16()
+    # The interpreter rounds towards zero.
+    torch.testing.assert_close(half.copy, nearest, rtol=0 if DEVICE.type == "cuda" else 8e-3, atol=0)
+
+
+class Both:
+    """The same encoder twice, moved by our kernel and by torch."""
+
+    def __init__(self, *, slow=True, frozen=0):
+        torch.manual_seed(0)
+        model = AutoModel.from_config(BertConfig(**TINY), add_pooling_layer=False).to(DEVICE)
+        for layer in model.encoder.layer[:frozen]:
+            layer.requires_grad_(False)
+        self.plain, self.model = copy.deepcopy(model), model
+        self.halves = HalfWeights(model, torch.bfloat16)
+        self.matrices = [half for half in self.halves.matrices if half.parameter.requires_grad]
+        self.adamw = torch.optim.AdamW([half.parameter for half in self.matrices], RATE, weight_decay=DECAY)
+        self.adamw.param_groups[0]["lr"] = torch.tensor(RATE, device=DEVICE)
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        self.moved = [self.plain.get_parameter(names[half.parameter]) for half in self.matrices]
+        self.reference = torch.optim.AdamW(self.moved, RATE, weight_decay=DECAY)
+        self.slow = copy.deepcopy(model).requires_grad_(False) if slow else None
+        self.slow_halves = HalfWeights(self.slow, torch.bfloat16) if slow else None
+        self.expected_slow = [parameter.detach().clone() for parameter in self.moved]
+        self.make()
+
+    def make(self):
+        self.update = MatrixUpdate(self.adamw, self.halves, self.slow_halves, MOMENTUM)
+
+    def step(self, divisor=1.0):
+        for half, parameter in zip(self.matrices, self.moved, strict=True):
+            half.gradient.copy_(torch.randn(half.gradient.shape))
+            parameter.grad = half.gradient.float() / divisor
+        self.update(torch.tensor(divisor, device=DEVICE))
+        self.reference.step()
+        for slow, parameter in zip(self.expected_slow, self.moved, strict=True):
+            slow.lerp_(parameter.detach(), 1 - MOMENTUM)
+
+    def check(self):
+        for half, parameter in zip(self.matrices, self.moved, strict=True):
+            torch.testing.assert_close(half.parameter, parameter, rtol=1e-5, atol=1e-6)
+            is_copy(half)
+        if self.slow_halves is not None:
+            followers = self.slow_halves.matrices[-len(self.matrices) :]
+            for half, slow in zip(followers, self.expected_slow, strict=True):
+                torch.testing.assert_close(half.parameter, slow, rtol=1e-5, atol=1e-6)
+                is_copy(half)
+
+
+@pytest.mark.parametrize("slow", [True, False])
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_the_same_as_torch_one_after_the_other(slow, frozen):
+    both = Both(slow=slow, frozen=frozen)
+    for divisor in (1.0, 2.5, 1.0):
+        both.step(divisor)
+        both.check()
+    lowest = both.model.encoder.layer[0].output.dense.weight
+    assert torch.equal(lowest, both.plain.encoder.layer[0].output.dense.weight) == bool(frozen)
+
+
+@pytest.mark.parametrize("divisor", [float("nan"), float("inf")])
+def test_nothing_moves_where_the_gradient_is_no_number(divisor):
+    both = Both()
+    both.step()
+    before = [tensor.clone() for half in both.matrices for tensor in (half.parameter, half.copy)]
+    for half in both.matrices:
+        half.gradient.fill_(1.0)
+    both.update(torch.tensor(divisor, device=DEVICE))
+    after = [tensor for half in both.matrices for tensor in (half.parameter, half.copy)]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    both.step()
+    both.check()  # the step was not counted either
+
+
+def test_it_goes_on_from_moments_that_were_brought_back():
+    both = Both()
+    both.step()
+    for moments in both.adamw.state.values():
+        for name, value in moments.items():
+            moments[name] = value.clone()  # other places, as from a checkpoint
+    both.make()
+    both.step()
+    both.check()
+
+
+def test_norm_of_all_gradients():
+    both = Both()
+    both.step()
+    expected = torch.stack([half.gradient.float().norm() for half in both.matrices]).norm()
+    torch.testing.assert_close(both.update.norm(), expected, rtol=1e-4, atol=0)
