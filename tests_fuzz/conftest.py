@@ -1,8 +1,10 @@
 """One thread a process, and at the end how many cases there were."""
 
 import os
+from datetime import UTC, datetime
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("FUZZ_SEED", f"{datetime.now(UTC):%Y%m%d}")  # other cases every day; test processes inherit it
 
 import pytest
 import torch

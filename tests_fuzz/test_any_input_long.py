@@ -1,7 +1,6 @@
 """Thousands of fuzz cases, shared out among everything that takes input; other ones every day."""
 
 import os
-from datetime import UTC, datetime
 
 import pytest
 
@@ -9,7 +8,6 @@ from fuzz_targets import TARGETS
 from fuzzing import run_cases
 
 CASES = int(os.environ.get("FUZZ_CASES", "12000"))
-os.environ.setdefault("FUZZ_SEED", f"{datetime.now(UTC):%Y%m%d}")  # in the environment: processes must agree on it
 TOTAL = sum(target.share for target in TARGETS.values())
 
 

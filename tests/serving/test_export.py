@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from exported import NAMES, TEXTS, fit, run_without_torch
+from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 import abalone.serving.export as exporting
 from abalone.cli import app
+from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.model.heads import LinearHead
 from abalone.serving.export import export
@@ -160,6 +161,7 @@ def test_the_command_speaks_in_options(classifier, tmp_path):
     about = json.loads((tmp_path / "model" / "abalone.json").read_text())
     about["decision"]["mixture"] = {"lexical": 0.5}
     (tmp_path / "model" / "abalone.json").write_text(json.dumps(about))
+    LexicalModel().fit(TEXTS, LABELS).save(tmp_path / "model" / "lexical")
     (tmp_path / "model" / "SHA256SUMS").unlink()
     result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
