@@ -145,6 +145,21 @@ def test_nothing_is_left_of_data_that_cannot_be_read(tmp_path, mapped, cache):
     assert list((cache / "texts").iterdir()) == []
 
 
+@pytest.mark.parametrize("damage", [b"", b"[" * 9000, b"\x93NUMPY\x01\x00", b"\x00" * 200])
+def test_a_damaged_store_is_named(damage, tmp_path, mapped, cache):
+    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
+    mapped(file)
+    kept = [path for path in (cache / "texts").rglob("*") if path.suffix in {".npy", ".json"}]
+    assert len(kept) >= 4
+    for path in kept:
+        whole = path.read_bytes()
+        path.write_bytes(damage)
+        with pytest.raises(DataError, match="damaged"):
+            mapped(file)
+        path.write_bytes(whole)
+    mapped(file)
+
+
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, mapped, cache):
     cache.write_text("a file")
     with pytest.raises(DataError, match=r"the texts cannot be kept here: .*\n  Set ABALONE_CACHE"):
