@@ -30,7 +30,7 @@ Numbers = random.Random
 CHEAP = ("stats", "evaluate", "predict", "report", "reproduce", "serve", "demo")  # what does not train
 STATUS = {0, 1, 2}
 ODD = (
-    "", " ", "-", "--", "-1", "0", "1", "1.5", "1e9", "x", "ä\u2028🐚", "\udcff", "a" * 4000, "../..", "/", ".",
+    "", " ", "-", "--", "-1", "0", "1", "1.5", "1e9", "x", "ä\u2028🐚", "\udcff", "a" * 4000, ".",
     "~nobody/x", "/dev/null", "/etc/hostname", "rcv1", "arxiv", "reuters", "aapd", "all", "test", "train", "cpu",
     "cuda", "cuda:99", "mps", "auto", "%s", "$(id)", "9" * 23, "nan", "inf", "text", "labels", "split", ";", "datasets",
     "ablation", "latex", "csv", "MSC,BCE", "0,1", "0,,1",
@@ -65,6 +65,21 @@ OBJECTIVES = (
     "asymmetric",
     "jscl",
     "x",
+)
+# What is written goes nowhere but to the folder of the case: the fuzzer runs on somebody's machine.
+WRITTEN = ("output", "plot", "tensorboard", "skip_bad_rows")
+DESTINATIONS = (
+    "out2",
+    "file.txt",
+    "empty",
+    "a/b/out",
+    "x" * 300,
+    "",
+    " ",
+    "out.png",
+    "out.jsonl",
+    "out.parquet",
+    "ä\udcff",
 )
 KNOWN: dict[str, tuple[str, ...]] = {  # values that an option may well have, beside those that it may not
     **{field.name: NUMBERS for field in fields(Config) if isinstance(field.default, int | float)},
@@ -151,6 +166,8 @@ def command_line(name: str, numbers: Numbers, names: list[str]) -> list[str]:
         return numbers.choice((numbers.choice(names), numbers.choice(ODD)))
 
     def value(option: Any) -> str:
+        if option.name in WRITTEN:
+            return numbers.choice(DESTINATIONS)
         if numbers.random() < 0.1:
             return anything()
         return numbers.choice(KNOWN[option.name]) if option.name in KNOWN else anything()
@@ -165,7 +182,7 @@ def command_line(name: str, numbers: Numbers, names: list[str]) -> list[str]:
         return numbers.choice(("model", "model", "bad/model", "m.onnx", anything()))
 
     def results() -> str:
-        return numbers.choice(("results", "bad-results", "bad-results", anything()))
+        return numbers.choice(("results", "bad-results", "bad-results", *DESTINATIONS))
 
     given = first[name]() if numbers.random() < 0.9 else [anything() for _ in range(numbers.randrange(4))]
     options = [parameter for parameter in get_command(app).commands[name].params if parameter.opts[0].startswith("--")]

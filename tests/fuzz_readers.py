@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
 import made_up_rcv1
 import pyarrow
@@ -50,6 +52,14 @@ def parquet() -> bytes:
     return stream.getvalue()
 
 
+def arrow(form: Callable[[io.BytesIO, pyarrow.Schema], Any]) -> bytes:
+    """The rows in several batches, as Arrow writes them to a file or a stream."""
+    stream, table = io.BytesIO(), pyarrow.Table.from_pylist(DOCUMENTS)
+    with form(stream, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return stream.getvalue()
+
+
 def written_by(write: Callable[[Path], object]) -> Files:
     """What a function leaves in a folder."""
     with TemporaryDirectory() as folder:
@@ -81,6 +91,7 @@ def own_files() -> dict[str, Files]:
     plain["written.csv"] = plain["own.csv"].replace(b"b;a", b"\"['b', 'a']\"").replace(b"c;a", b"[1]")
     packed = {f"{name}{suffix}": COMPRESS[suffix](plain[name]) for name in plain for suffix in (".gz", ".xz", ".zst")}
     files = {**plain, **packed, "own.parquet": parquet(), "own.txt": b"a line\n\n" + plain["own.jsonl"]}
+    files |= {"own.arrow": arrow(pyarrow.ipc.new_file), "own.feather": arrow(pyarrow.ipc.new_stream)}
     return {name: {name: content} for name, content in files.items()}
 
 
@@ -222,7 +233,10 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
         options["text_column"] = numbers.choice((*columns, None))
         options["label_column"] = numbers.choice((*columns, None))
         options["label_separator"] = numbers.choice((None, "", " ", ";", "\0", "\udcff"))
-    with only_clear_errors(DataError, about=about):
+    # As data that is large is read, now and then: by way of the cache.
+    large = patch("abalone.data.load.IN_MEMORY", -1 if numbers.random() < 0.15 else 2**40)
+    cache_folder = patch.dict(os.environ, ABALONE_CACHE=str(path.with_name("cache-of-the-case")))
+    with large, cache_folder, only_clear_errors(DataError, about=about):
         load_corpus(path, skip_bad_rows=numbers.random() < 0.5 and path.with_name("left-out.jsonl"), **options)
     with only_clear_errors(DataError, about=about):
         for text in read_texts(path, numbers.choice((None, None, ["text"], ["text", "split"], ["nope"]))):
@@ -238,8 +252,8 @@ def check_own_file(numbers: Numbers, place: Path) -> None:
 
 
 def check_parquet(numbers: Numbers, place: Path) -> None:
-    """A damaged Parquet file: its own target, as most of the formats are text."""
-    put_damaged(own_files()["own.parquet"], place, numbers)
+    """A damaged Parquet or Arrow file: its own target, as most of the formats are text."""
+    put_damaged(own_files()[numbers.choice(("own.parquet", "own.arrow", "own.feather"))], place, numbers)
     for path in place.iterdir():
         read_own(path, numbers)
 
@@ -373,7 +387,7 @@ def check_table(case: tuple[str, list[dict[str, object]], int], place: Path) -> 
 
 TARGETS = {
     "readers/own files": Target(check_own_file, small=60, share=4),
-    "readers/parquet": Target(check_parquet, small=20, share=1.5),
+    "readers/parquet and arrow": Target(check_parquet, small=20, share=1.5),
     "readers/own folders": Target(check_own_folder, small=20, share=1),
     "readers/tables": Target(check_table, small=30, share=1, values=tables),
     "readers/published corpora": Target(check_published, small=40, share=2),

@@ -1,5 +1,6 @@
 """Everything that takes input from outside, by name."""
 
+import fuzz_bulk
 import fuzz_cli
 import fuzz_models
 import fuzz_readers
@@ -9,6 +10,6 @@ from fuzzing import Target
 
 TARGETS: dict[str, Target] = {
     name: target
-    for module in (fuzz_readers, fuzz_settings, fuzz_models, fuzz_server, fuzz_cli)
+    for module in (fuzz_readers, fuzz_bulk, fuzz_settings, fuzz_models, fuzz_server, fuzz_cli)
     for name, target in module.TARGETS.items()
 }

@@ -3,7 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from abalone.data.arrow import BATCH, DatasetTable, ParquetTable, is_saved_dataset, load_saved
+from abalone.data.arrow import BATCH, ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
 from abalone.data.errors import DataError
 
 NAMED = Features(
@@ -102,3 +102,11 @@ def test_offsets_that_point_out_of_a_mapped_file_are_not_followed(tmp_path):
     file.write_bytes(content.replace(offsets, offsets[:4] + b"\xff\xff\xff\x7f" + offsets[8:]))
     with pytest.raises(DataError, match="the dataset is damaged"):
         list(DatasetTable(load_saved(tmp_path / "saved"), "saved").rows())
+
+
+def test_names_of_columns_that_are_no_utf8(tmp_path):
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, pa.schema([("texts", pa.string())])):
+        pass
+    (tmp_path / "a.arrow").write_bytes((tmp_path / "a.arrow").read_bytes().replace(b"texts", b"\xff" * 5))
+    with pytest.raises(DataError, match=r"a\.arrow: cannot be read as Arrow: .*utf-8"):
+        ArrowTable(tmp_path / "a.arrow")

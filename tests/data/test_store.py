@@ -160,6 +160,26 @@ def test_a_damaged_store_is_named(damage, tmp_path, mapped, cache):
     mapped(file)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("labels.npy", np.full(7, 10**9, np.int32)),
+        ("labels.npy", np.full(6, -1, np.int32)),
+        ("ends.npy", np.array([2, 1, 5, 6, 6])),
+        ("ends.npy", np.array([2, 3, 5, 6, 10**9])),
+        ("splits.npy", np.full(5, 3, np.int8)),
+        ("splits.npy", np.zeros(4, np.int8)),
+    ],
+)
+def test_indices_that_point_out_of_an_array_are_not_followed(name, values, tmp_path, mapped, cache):
+    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
+    mapped(file)
+    (stored,) = (cache / "texts").rglob(name)
+    np.save(stored, values)
+    with pytest.raises(DataError, match="what was kept here is damaged"):
+        mapped(file)
+
+
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, mapped, cache):
     cache.write_text("a file")
     with pytest.raises(DataError, match=r"the texts cannot be kept here: .*\n  Set ABALONE_CACHE"):

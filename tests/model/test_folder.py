@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import tiny
 from abalone import AbaloneClassifier, __version__
 from abalone.data import partial
-from abalone.model.folder import load, refuse_foreign, save, whole_folder
+from abalone.model.folder import SUMS, load, refuse_foreign, save, whole_folder
 
 NAMES = ["Größe", "b/c", "[d]", "e", "f"]
 TEXTS, LABELS = tiny.corpus(120)
@@ -257,3 +257,11 @@ def test_folders_above_it_are_made_and_nothing_is_left_beside_it(predictor, tmp_
     save(predictor, tmp_path / "a" / "b" / "model")
     save(predictor, tmp_path / "a" / "b" / "model")
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "../outside", ""])
+def test_sums_of_files_that_cannot_be(name, folder):
+    (folder / SUMS).write_text(f"{'0' * 64}  {name}\n")
+    with pytest.raises(ValueError, match=r"is damaged: it is not what was written") as caught:
+        load(folder)
+    assert len(str(caught.value)) < 1500

@@ -174,6 +174,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     [
         (b"{", r"manifest\.json is damaged"),
         (b"[]", r"manifest\.json is damaged"),
+        (b"[" * 9000, r"manifest\.json is damaged"),
         (b'{"format": "abalone-predictions-1", "job": {}, "complete": true, "parts": [3]}', "is damaged"),
         (b'{"format": "abalone-predictions-9"}', "has format abalone-predictions-9, and this version reads"),
         (b"\xff", "is damaged"),

@@ -26,7 +26,8 @@ class ParquetTable(Table):
         self.path = path
         with _reading(path, "Parquet") as pyarrow, pyarrow.parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
-        self._columns, self._class_names = tuple(schema.names), _names_in_schema(schema, path)
+            self._columns = tuple(schema.names)
+        self._class_names = _names_in_schema(schema, path)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -53,7 +54,8 @@ class ArrowTable(Table):
         self.path = path
         with _reading(path, "Arrow") as pyarrow, pyarrow.memory_map(str(path)) as source:
             schema = _ipc_reader(pyarrow, source).schema
-        self._columns, self._class_names = tuple(schema.names), _names_in_schema(schema, path)
+            self._columns = tuple(schema.names)
+        self._class_names = _names_in_schema(schema, path)
 
     @property
     def columns(self) -> tuple[str, ...]:

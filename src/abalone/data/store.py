@@ -13,10 +13,13 @@ from abalone.data.corpus import SPLITS
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.label_lists import LabelLists
+from abalone.data.shapes import misfit
 from abalone.data.texts import MappedTexts, TextWriter
 
 FORMAT = "abalone-documents-1"  # part of the key: another layout never meets an old folder
 FACTS, INDICES, ENDS, CODES, BAD_ROWS = "facts.json", "labels.npy", "ends.npy", "splits.npy", "bad-rows.jsonl"
+
+SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [str], "bad_rows": int}
 
 Read = Callable[[Callable[[str], None], BadRows], Documents]
 """Reads documents, and hands texts and rows that cannot be used to who takes them."""
@@ -44,7 +47,7 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
         ) from error
     try:
         return _read_back(folder)
-    except (ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
+    except Exception as error:  # numpy says in many ways that bytes are wrong
         raise DataError(
             "what was kept here is damaged", path=folder, hint="Remove the folder; it is made again."
         ) from error
@@ -52,11 +55,15 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
 
 def _read_back(folder: Path) -> tuple[Documents, Path | None]:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    if wrong := misfit(facts, SHAPE):
+        raise ValueError(wrong)
     indices, ends, codes = (
         np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES)
     )
+    texts = MappedTexts(folder)
+    _refuse_misfits(len(texts), len(facts["names"]), indices, ends, codes)
     documents = Documents(
-        MappedTexts(folder),
+        texts,
         LabelLists(facts["names"], indices, ends),
         CodedSplits(codes),
         tuple(facts["offered"]),
@@ -64,6 +71,20 @@ def _read_back(folder: Path) -> tuple[Documents, Path | None]:
         facts["notes"],
     )
     return documents, folder / BAD_ROWS if facts["bad_rows"] else None
+
+
+def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarray, codes: np.ndarray) -> None:
+    """Raise where an array does not fit the others: products follow indices wherever they point, out of memory too."""
+    whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in (indices, ends, codes))
+    if not whole or len(ends) != texts or len(codes) != texts:
+        raise ValueError("the arrays are not those of these texts")
+    steps = np.diff(ends, prepend=0)
+    if steps.min(initial=0) < 0 or (ends[-1] if texts else 0) != len(indices):
+        raise ValueError("the documents' labels do not end where they should")
+    if indices.min(initial=0) < 0 or indices.max(initial=-1) >= names:
+        raise ValueError(f"there are labels beyond the {names} names")
+    if codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(SPLITS):
+        raise ValueError("there are splits that nobody knows")
 
 
 def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:

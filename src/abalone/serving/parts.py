@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from abalone.data.cache import written_whole
+from abalone.data.errors import readable
 from abalone.data.files import sha256
 from abalone.serving.answers import Answer
 from abalone.serving.part_files import Form, open_writer, require
@@ -169,8 +170,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if stored["format"] == FORMAT:
             return {"job": dict(stored["job"]), "complete": stored["complete"], "parts": _parts(stored["parts"])}
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): give another folder") from None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = readable(f"{type(error).__name__}: {error}")
+        raise ValueError(f"{path} is damaged ({reason}): give another folder") from None
     raise ValueError(f"{path} has format {stored['format']}, and this version reads {FORMAT}: give another folder")
 
 
