@@ -151,3 +151,31 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     assert process.returncode == 0, told
     assert_told_once(told, printed, output)
     assert_same_answers(workshop, output)
+
+
+def test_torchrun_predicts_what_one_process_predicts(start, workshop, tmp_path):
+    texts, _ = tiny.corpus(53, seed=9)
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+    def predict(output: Path, *options: str) -> list[str]:
+        place = [str(workshop / "alone"), str(tmp_path / "texts.txt"), "--output", str(output)]
+        return ["predict", *place, "--part-size", "20", "--probabilities", "--device", "cpu", *options]
+
+    def answers(output: Path) -> list[dict[str, float]]:
+        lines = [line for part in sorted(output.glob("part-*")) for line in part.read_text().splitlines()]
+        return [json.loads(line)["probabilities"] for line in lines]
+
+    assert CliRunner().invoke(app, predict(tmp_path / "one")).exit_code == 0
+    process = start(*TORCHRUN, arguments=predict(tmp_path / "two"))
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert told.count("53 texts answered") == 1
+    (tmp_path / "two" / "part-00001.jsonl").unlink()  # it, and what follows, is made again
+    process = start(*TORCHRUN, arguments=predict(tmp_path / "two", "--resume"))
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    one, two = answers(tmp_path / "one"), answers(tmp_path / "two")
+    assert len(one) == len(two) == 53
+    for mine, theirs in zip(one, two, strict=True):
+        assert mine.keys() == theirs.keys()
+        np.testing.assert_allclose(list(mine.values()), list(theirs.values()), atol=1e-5)

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
-SHARED = ("train", "evaluate")  # commands that several processes can do together
+SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 
 
 class Commands(TyperGroup):
@@ -84,7 +84,7 @@ def main(
     if launched()[1] > 1 and context.invoked_subcommand not in SHARED:
         raise ValueError(
             f"abalone {context.invoked_subcommand} runs in one process, and {launched()[1]} were launched: "
-            f"only {' and '.join(SHARED)} share their work"
+            f"only {', '.join(SHARED)} share their work"
         )
 
 

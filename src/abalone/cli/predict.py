@@ -13,9 +13,11 @@ import typer
 
 from abalone.cli.app import app
 from abalone.config import Precision
+from abalone.launch import launched
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
+    from abalone.ranks import Ranks
     from abalone.serving.onnx_model import OnnxModel
 
 BLOCK = 256  # lines of a stream that are answered at a time
@@ -47,17 +49,25 @@ def predict(
     constant memory. An ONNX file runs on the processor, without torch.
 
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
-    after a kill the same command with --resume goes on.
+    after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
     """
     from abalone.serving.answers import Wanted, answers
 
     if output is None and (resume or part_size is not None or form != "jsonl"):
         raise ValueError("--resume, --part-size and --format go with --output, a folder for files of answers")
+    if launched()[1] > 1 and (output is None or file == "-" or model.is_file()):
+        raise ValueError(
+            "several processes were launched, which predict together from a model folder and a file of texts to a "
+            "folder of answers: give MODEL, FILE and --output"
+        )
     predictor = open_onnx(model, device, precision) if model.is_file() else open_folder(model, device, precision)
     wanted = Wanted(probabilities, top)
     if output is not None:
         from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
 
+        ranks = None
+        if launched()[1] > 1:
+            ranks = _share(predictor, device)
         identity = {"model": model_checksum(model), "text_column": text_column, "precision": precision}
         try:
             answered = predict_in_parts(
@@ -69,6 +79,7 @@ def predict(
                 form=form,
                 resume=resume,
                 identity=identity,
+                ranks=ranks,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted\n  Run the same command with --resume to go on.") from None
@@ -78,6 +89,16 @@ def predict(
         lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
         typer.echo("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in lines), nl=False)
         sys.stdout.flush()
+
+
+def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
+    """Let all processes that were launched encode for each other."""
+    from abalone.model.predictor import Predictor
+    from abalone.training.processes import launched_ranks
+
+    assert isinstance(predictor, Predictor)
+    predictor.ranks = launched_ranks(device)
+    return predictor.ranks
 
 
 def open_folder(model: Path, device: str, precision: Precision | None = None) -> "Predictor":

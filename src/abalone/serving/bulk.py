@@ -1,7 +1,8 @@
 """Millions of texts answered in constant memory, in order, in parts, so that a run that is killed can go on."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from abalone.serving.part_files import Form
 from abalone.serving.parts import Parts
 
 if TYPE_CHECKING:
+    from abalone.ranks import Ranks
     from abalone.serving.served import Classifier
 
 PART_SIZE = 10_000  # texts; what a killed run has to do again at most
@@ -28,6 +30,7 @@ def predict_in_parts(
     form: Form = "jsonl",
     resume: bool = False,
     identity: dict[str, Any] | None = None,
+    ranks: "Ranks | None" = None,
 ) -> int:
     """Answer texts to files `part-00000.jsonl` … in `folder`, each of which is whole or absent.
 
@@ -43,6 +46,8 @@ def predict_in_parts(
         form: of the parts: `jsonl`, or `parquet`.
         resume: go on after the last whole part, if there is any.
         identity: what else must be the same to go on, such as `model_checksum(…)`.
+        ranks: processes that all call this with the same texts, and share the encoding as their `Predictor` does; the
+            main one writes.
 
     Returns:
         How many texts the folder answers.
@@ -51,22 +56,38 @@ def predict_in_parts(
         raise ValueError(f"part_size must be at least 1, got {part_size}")
     wanted = wanted or Wanted()
     options = {"probabilities": wanted.probabilities, "top": wanted.top, "part_size": part_size}
-    parts = Parts.enter(Path(folder), form, {**(identity or {}), **options}, resume=resume)
     rest = iter(texts)
-    parts.pass_over(rest)
-    ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
-    ahead = list(islice(rest, 1))
-    if ahead and ended:
-        raise ValueError(f"{folder} answers all of other texts: here are more than its {parts.documents:,}")
-    unanswered = iter(track(chain(ahead, rest), "Predicting"))
+    begun: list[Parts] = []  # one, in the process that writes
+
+    def begin() -> int:
+        parts = Parts.enter(Path(folder), form, {**(identity or {}), **options}, resume=resume)
+        parts.pass_over(rest)
+        begun.append(parts)
+        return parts.documents
+
+    answered = begin() if ranks is None else ranks.told_by_main(begin)
+    parts = begun[0] if begun else None
+    unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
+    unanswered = iter(track(unanswered, "Predicting"))
     for first in unanswered:  # so that no part is without a text
-        with parts.next_part() as write:
+        with nullcontext() if parts is None else parts.next_part() as write:
             for window in windows(chain([first], islice(unanswered, part_size - 1))):
+                answered += len(window)
                 scores = classifier.scores(window)
-                write(window, list(answers(scores, classifier.decision, classifier.label_names, wanted)))
-    if not parts.complete:
+                if write is not None:
+                    write(window, list(answers(scores, classifier.decision, classifier.label_names, wanted)))
+    if parts is not None and not parts.complete:
         parts.finish()
-    return parts.documents
+    return answered
+
+
+def _beyond(rest: Iterator[str], parts: Parts, part_size: int) -> Iterator[str]:
+    """The texts after those that are answered, of which there may be none if the parts say that they are all."""
+    ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
+    for text in rest:
+        if ended:
+            raise ValueError(f"{parts.folder} answers all of other texts: here are more than its {parts.documents:,}")
+        yield text
 
 
 def model_checksum(model: Path) -> str:
