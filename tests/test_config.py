@@ -61,6 +61,7 @@ def test_is_immutable():
     [
         "batch_size: 2026-13-45",  # no such day
         "batch_size: 0x_",
+        "batch_size: !!int ''",
         f"batch_size: {'9' * 5000}",
         "[" * 2000,
         "batch_size: !!python/object/apply:os.system [id]",

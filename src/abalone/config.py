@@ -91,11 +91,9 @@ class Config:
 
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except (
-            yaml.YAMLError,
-            ValueError,
-            RecursionError,
-        ) as error:  # a ValueError: not UTF-8, or no such number or day
+        except OSError:
+            raise  # it names the file
+        except Exception as error:  # the parser raises anything at all where a number or a day is none
             raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")

@@ -207,3 +207,9 @@ def test_a_model_is_trained_and_scored_on_mapped_data(tmp_path, mapped):
     ]
     one, other = (model.predict_proba(texts) for model in models)
     np.testing.assert_array_equal(one, other)
+
+
+def test_a_separator_that_is_half_a_character_is_kept_too(tmp_path, mapped):
+    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
+    for _ in range(2):
+        assert mapped(file, label_separator="\udcff").label_names == ("a", "b", "c")

@@ -101,7 +101,7 @@ def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:
         "notes": documents.notes,
         "bad_rows": bad_rows.count,
     }
-    (place / FACTS).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    (place / FACTS).write_text(json.dumps(facts), encoding="utf-8")  # a separator may be half a character
 
 
 class CodedSplits(Sequence[str | None]):
