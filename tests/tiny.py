@@ -1,11 +1,12 @@
 """A tiny random encoder with a real tokenizer, and a corpus in which words decide labels. Made in a second."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+import yaml
 from scipy.sparse import csr_array
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -61,3 +62,18 @@ def write_jsonl(
         for text, carried, split in zip(texts, labels, splits, strict=True)
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def workshop(folder: Path, documents: Mapping[str, int], settings: Mapping[str, object]) -> Path:
+    """A folder with `papers.jsonl`, an encoder, and a `config.yaml` that names it.
+
+    Args:
+        documents: how many each split has.
+        settings: what else is in the configuration.
+    """
+    texts, labels = corpus(sum(documents.values()))
+    names = [[f"topic {j}" for j in np.flatnonzero(row)] for row in labels.toarray()]
+    write_jsonl(folder / "papers.jsonl", texts, names, [split for split, n in documents.items() for _ in range(n)])
+    encoder = save_encoder(folder / "encoder")
+    (folder / "config.yaml").write_text(yaml.safe_dump({"encoder": encoder, **settings}))
+    return folder

@@ -8,9 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 import tiny
@@ -35,18 +33,7 @@ PATIENCE = 120  # seconds that a slow machine may take to reach a checkpoint
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
     """A folder with a corpus, an encoder and a configuration."""
-    folder = tmp_path_factory.mktemp("workshop")
-    texts, labels = tiny.corpus(sum(DOCUMENTS.values()))
-    splits = [split for split, documents in DOCUMENTS.items() for _ in range(documents)]
-    rows = zip(texts, labels.toarray(), splits, strict=True)
-    lines = [
-        json.dumps({"text": text, "labels": [f"topic {j}" for j in np.flatnonzero(row)], "split": split})
-        for text, row, split in rows
-    ]
-    (folder / "papers.jsonl").write_text("\n".join(lines))
-    encoder = tiny.save_encoder(folder / "encoder")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"encoder": encoder, **SETTINGS}))
-    return folder
+    return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -46,12 +45,7 @@ ACCELERATE = (
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
     """A folder with a corpus, an encoder, a configuration, and a model that one process has made."""
-    folder = tmp_path_factory.mktemp("workshop")
-    texts, labels = tiny.corpus(140)
-    names = [[f"topic {j}" for j in np.flatnonzero(row)] for row in labels.toarray()]
-    tiny.write_jsonl(folder / "papers.jsonl", texts, names, ["train"] * 100 + ["val"] * 40)
-    encoder = tiny.save_encoder(folder / "encoder")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"encoder": encoder, **SETTINGS}))
+    folder = tiny.workshop(tmp_path_factory.mktemp("workshop"), {"train": 100, "val": 40}, SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         result = CliRunner().invoke(app, words(folder, folder / "alone"))
