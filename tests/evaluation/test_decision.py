@@ -69,7 +69,7 @@ def test_weights_and_thresholds_are_tuned_for_what_is_asked(objective, validatio
     decision = fit_decision(weak, {"lexical": expert}, truth, FREQUENCIES, Config(thresholds=objective))
     assert decision.mixture == Mixture.chosen(weak, {"lexical": expert}, truth, objective)
     probabilities = decision.probabilities(weak, {"lexical": expert})
-    expected = fit_thresholds(probabilities, truth, objective=objective)
+    expected = fit_thresholds(probabilities, truth, objective=objective, calibrated=True)
     np.testing.assert_array_equal(decision.thresholds.values, expected.values)
 
 

@@ -123,6 +123,26 @@ def test_macro_shrinks_towards_break_even():
     assert own[2] == shrunk[2] == break_even[2], "no positive: predicted for the likeliest document only"
 
 
+def test_calibrated_labels_shrink_towards_half_of_the_f1_they_promise():
+    rng = np.random.default_rng(0)
+    probabilities, truth = rng.random((200, 2)) ** 4, np.zeros((200, 2), dtype=int)
+    truth[:60] = 1
+    expected = [
+        max(2 * column[column >= cut].sum() / ((column >= cut).sum() + column.sum()) for cut in column)
+        for column in probabilities.T
+    ]
+    cut = fit_thresholds(probabilities, truth, shrinkage=1e12, calibrated=True).values
+    assert cut == pytest.approx(np.array(expected) / 2)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.01, 1.0])
+def test_no_promise_gives_a_label_to_every_document(value):
+    probabilities = np.stack([np.linspace(0, 1, 50), np.full(50, value)], axis=1)
+    truth = np.zeros((50, 2), dtype=int)
+    truth[45:, 0] = 1
+    assert fit_thresholds(probabilities, truth, calibrated=True).apply(probabilities)[:, 1].sum() == 0
+
+
 def test_micro_shrinks_towards_the_common_cut():
     rng = np.random.default_rng(0)
     probabilities, truth = rng.random((200, 3)), np.zeros((200, 3), dtype=int)
@@ -137,13 +157,13 @@ def test_micro_shrinks_towards_the_common_cut():
     assert shrunk == pytest.approx(expit(weight * logit(own) + (1 - weight) * logit(shrunk[2])))
 
 
-def noisy_labels(rng, documents, labels):
+def noisy_labels(rng, documents, labels, overconfidence=0.2):
     """Scores of labels from common to rare, each a little over- or underconfident in its own way."""
     frequency = np.geomspace(0.003, 0.2, labels)
     sharpness, slope, bias = (
         rng.uniform(1.5, 3.5, labels),
-        np.exp(rng.normal(0, 0.2, labels)),
-        rng.normal(0, 0.5, labels),
+        np.exp(rng.normal(0, overconfidence, labels)),
+        rng.normal(0, 2.5 * overconfidence, labels),
     )
     sets = []
     for n in documents:
@@ -152,6 +172,20 @@ def noisy_labels(rng, documents, labels):
         honest = sharpness * evidence - sharpness**2 / 2 + logit(frequency)  # the log-odds given the evidence
         sets.append((expit(slope * honest + bias), truth))
     return sets
+
+
+def test_calibrated_probabilities_help_on_fresh_documents():
+    gains = []
+    for seed in range(20):
+        validation, (probabilities, truth) = noisy_labels(
+            np.random.default_rng(seed), documents=(600, 5000), labels=30, overconfidence=0.05
+        )
+        knowing, counting = (
+            evaluate(truth, fit_thresholds(*validation, calibrated=calibrated).apply(probabilities))["macro_f1"]
+            for calibrated in (True, False)
+        )
+        gains.append(knowing - counting)
+    assert np.mean(gains) > 3 * np.std(gains) / np.sqrt(len(gains)), "more than chance"
 
 
 @pytest.mark.parametrize("objective", ["macro", "micro"])

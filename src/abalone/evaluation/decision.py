@@ -106,5 +106,7 @@ def fit_decision(
     mixed = mixture.scores(logits, experts)
     calibration = fit_temperatures(mixed, labels, label_thirds(frequencies)) if config.calibrate else None
     undecided = Decision(Thresholds(np.full(labels.shape[1], 0.5)), calibration=calibration)
-    thresholds = fit_thresholds(undecided.scores(mixed, {}), labels, objective=config.thresholds)
+    thresholds = fit_thresholds(
+        undecided.scores(mixed, {}), labels, objective=config.thresholds, calibrated=config.calibrate
+    )
     return Decision(thresholds, mixture, calibration, config.at_least_one)

@@ -26,6 +26,10 @@ Objective = Literal["macro", "micro", "half"]
 # chosen on 500, 1,500 or 4,800 documents and scored on fresh ones. Against no shrinkage macro-F1 gains 1.9 to 2.2, 1.3
 # to 1.7 and 0.4 to 0.8 points, micro-F1 (objective `micro`) 0.7 to 0.8, 0.2 to 0.3 and 0.0 to 0.1; flat from 20 to 100.
 SHRINKAGE = 30.0
+# How often a label may be given beside how often it occurs, whatever its probabilities promise. Fitted on one half of
+# validation and scored on the other, cuts that know of promises gain 0.4 points of macro-F1 over break-even ones on
+# arXiv abstracts (mean of 16 models and mixtures) and 1.0 on Reuters (of 9), and 0.1 and 1.0 points of micro-F1.
+MOST_OFTEN = 1.5
 # What a threshold of 0 and of 1 are taken for in logit space, where both are infinitely far.
 EDGES = (np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
 NEVER = float(np.nextafter(1.0, 2.0))
@@ -89,6 +93,7 @@ def fit_thresholds(
     *,
     objective: Objective = "macro",
     shrinkage: float = SHRINKAGE,
+    calibrated: bool = False,
 ) -> Thresholds:
     """Choose thresholds on documents that were not trained on.
 
@@ -98,8 +103,9 @@ def fit_thresholds(
     a positive takes the safer cut. Which cut is safe follows from what is best for probabilities that are known:
     half of the F1 reached (Lipton et al.). For micro-F1 that is one value, so the safe cut is the best one common
     to all labels, which asks for labels that are about equally calibrated. For macro-F1 it is each label's own and
-    a common cut would bury the rare ones; there the safe cut is the break-even one (Yang), which predicts a label
-    as often as it occurs (once at least) and asks for nothing but a count.
+    a common cut would bury the rare ones: the safe cut is half of the F1 that the label's probabilities promise, if
+    they are known to mean what they say; else the break-even one (Yang), which predicts a label as often as it occurs
+    (once at least) and asks for nothing but a count.
 
     Args:
         probabilities: [n, L], as an array or computed block by block.
@@ -108,6 +114,7 @@ def fit_thresholds(
             cuts are the joint optimum; `half` for p ≥ 0.5 everywhere, as in the paper.
         shrinkage: as many positives as it takes for a label's own cut to count as much as the safer one; 0 turns
             it off.
+        calibrated: whether probabilities mean what they say, as after `fit_temperatures`.
 
     Reference:
         Lipton, Elkan & Naryanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", ECML PKDD 2014.
@@ -126,7 +133,7 @@ def fit_thresholds(
     if not support.any():
         raise ValueError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
     if objective == "macro":
-        fitted, safe = _cuts_label_by_label(probabilities, by_label)
+        fitted, safe = _cuts_label_by_label(probabilities, by_label, calibrated)
     else:
         fitted, safe = _micro_cuts(probabilities, by_label), np.full(len(support), _common_cut(probabilities, truth))
     own = safe.copy()
@@ -158,12 +165,13 @@ def _best_by_row(at: Standing, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
 
 
-def _cuts_label_by_label(probabilities: Scores, by_label: csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """The macro cut of each label that has a positive, and the break-even cut of every label."""
+def _cuts_label_by_label(probabilities: Scores, by_label: csr_array, calibrated: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The macro cut of each label that has a positive, and the safe cut of every label."""
+    safe_cuts = _promised_cuts if calibrated else _break_even_cuts
     blocks = []
     for columns in column_blocks(probabilities.shape):
         block, carried = probabilities[EVERY, columns], by_label[columns]
-        blocks.append((_macro_cuts(block, carried), _break_even_cuts(block, np.diff(carried.indptr))))
+        blocks.append((_macro_cuts(block, carried), safe_cuts(block, np.diff(carried.indptr))))
     fitted, safe = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     return fitted, safe
 
@@ -216,6 +224,20 @@ def _common_cut(probabilities: Scores, truth: csr_array) -> float:
         block = probabilities[rows, EVERY]
         below = np.maximum(below, block.max(initial=0, where=block < best))
     return float(_midway(below, best)[0])
+
+
+def _promised_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
+    """Half of the highest F1 that each label can expect, were its probabilities right.
+
+    A label whose probabilities are all the same would expect most of being given to every document: so each is given
+    at most `MOST_OFTEN` times as often as it occurs.
+    """
+    descending = -np.sort(-probabilities.astype(np.float64), axis=0)  # [n, L]
+    given = np.arange(1, len(descending) + 1)[:, None]
+    expected_f1 = 2 * descending.cumsum(axis=0) / (given + descending.sum(axis=0))  # [n, L]
+    most = np.minimum(MOST_OFTEN * np.maximum(support, 1), len(probabilities)).astype(int)
+    cuts: np.ndarray = np.maximum(expected_f1.max(axis=0) / 2, _break_even_cuts(probabilities, most))
+    return cuts
 
 
 def _break_even_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
