@@ -39,7 +39,8 @@ def cache(tmp_path, monkeypatch):
 
 def make(encoder, **settings):
     small = {
-        "pooling": "mean",
+        "objective": "msc",
+        "lexical": False,
         "max_length": 20,
         "epochs": 2,
         "queue_size": 32,

@@ -20,13 +20,25 @@ from abalone.data.partial import remove_folder
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
+from abalone.recipes import DEFAULT, recipe_settings
+
+
+def _values(name: str) -> dict[str, Any]:
+    """Every setting as a recipe has it."""
+    return {field.name: field.default for field in fields(Config)} | recipe_settings(name)
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Gives each text several labels, and is good on the rare ones too.
 
-    Its parameters are the settings of `Config`, each with its default: `encoder`, `objective`, `epochs`, `max_length`,
-    `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`, `clone`, pipelines, `GridSearchCV`).
+    Its parameters are a recipe and the settings of `Config`, which go before those of the recipe: `encoder`,
+    `objective`, `epochs`, `max_length`, `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`,
+    `clone`, pipelines, `GridSearchCV`).
+
+    Args:
+        recipe: "rare", the best that is known for rare labels; "paper", the paper's method as printed; "fast", where
+            nothing is trained but linear models: minutes without a GPU.
+        settings: of `Config`.
 
     Attributes:
         label_names: the labels, in the order of the columns of `predict_proba`.
@@ -37,16 +49,28 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         5
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, recipe: str = DEFAULT, **settings: Any) -> None:
         refuse_unknown(settings, "setting")
-        for field in fields(Config):
-            setattr(self, field.name, settings.get(field.name, field.default))
+        self.recipe = recipe
+        for name, value in _values(recipe).items():
+            setattr(self, name, settings.get(name, value))
 
     # What scikit-learn reads to learn the parameters' names; `Config` stays the one place that lists them.
     __init__.__signature__ = Signature(  # type: ignore[attr-defined]
-        [Parameter("self", Parameter.POSITIONAL_ONLY)]
-        + [Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default) for f in fields(Config)]
+        [
+            Parameter("self", Parameter.POSITIONAL_ONLY),
+            Parameter("recipe", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT),
+            *(Parameter(name, Parameter.KEYWORD_ONLY, default=v) for name, v in _values(DEFAULT).items()),
+        ]
     )
+
+    def set_params(self, **params: Any) -> "AbaloneClassifier":
+        """Change parameters; with another recipe, whatever was as the old one says."""
+        if "recipe" in params:
+            old, new = _values(self.recipe), _values(params["recipe"])
+            params |= {name: new[name] for name in new if name not in params and getattr(self, name) == old[name]}
+        super().set_params(**params)
+        return self
 
     def fit(
         self,

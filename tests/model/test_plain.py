@@ -33,7 +33,7 @@ def quiet(monkeypatch, tmp_path):
 
 def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
-    settings = {"pooling": "cls", "max_length": 20, "epochs": 0, "device": "cpu"} | settings
+    settings = {"pooling": "cls", "max_length": 20, "epochs": 0, "lexical": False, "device": "cpu"} | settings
     classifier = AbaloneClassifier(encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
     predictor = classifier.predictor_
     predictor.head = predictor.head.merged()

@@ -20,6 +20,7 @@ from abalone.cli.corpus import (
 )
 from abalone.config import Config
 from abalone.launch import is_main
+from abalone.recipes import DEFAULT, RECIPES, read_settings, recipe_settings
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def train(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
+    recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(RECIPES)}; {DEFAULT}.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     path: DataPath = None,
@@ -41,8 +43,9 @@ def train(
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
     # Before anything slow, so that a slip of the hand costs nothing.
-    settings = Config() if config is None else Config.from_yaml(config)
-    settings = settings.replace(**{name: value for name, value in given.items() if value is not None})
+    settings = read_settings(config, recipe).replace(
+        **{name: value for name, value in given.items() if value is not None}
+    )
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(
@@ -69,12 +72,18 @@ def _with_settings(signature: inspect.Signature) -> inspect.Signature:
             default=None,  # not given: the configuration file says it, or the default
             annotation=Annotated[
                 field.type | None,  # type: ignore[operator]  # annotations are evaluated, so it is no string
-                typer.Option(help=str(field.default), show_default=False, rich_help_panel=_panel(field.type)),
+                typer.Option(
+                    help=_default(field.name, field.default), show_default=False, rich_help_panel=_panel(field.type)
+                ),
             ],
         )
         for field in fields(Config)
     ]
     return signature.replace(parameters=[*own, *settings])
+
+
+def _default(name: str, default: object) -> str:
+    return str(recipe_settings(DEFAULT).get(name, default))
 
 
 def _panel(kind: object) -> str:
