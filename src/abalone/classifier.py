@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from abalone.config import Config, refuse_unknown
+from abalone.config import SETTINGS, Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
@@ -20,12 +19,8 @@ from abalone.data.partial import remove_folder
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
-from abalone.recipes import DEFAULT, recipe_settings
-
-
-def _values(name: str) -> dict[str, Any]:
-    """Every setting as a recipe has it."""
-    return {field.name: field.default for field in fields(Config)} | recipe_settings(name)
+from abalone.recipes import DEFAULT, nearest_recipe
+from abalone.recipes import recipe as recipe_config
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -50,9 +45,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     """
 
     def __init__(self, recipe: str = DEFAULT, **settings: Any) -> None:
-        refuse_unknown(settings, "setting")
+        refuse_unknown(settings, (*SETTINGS, "recipe"), "setting")
         self.recipe = recipe
-        for name, value in _values(recipe).items():
+        for name, value in recipe_config(recipe).to_dict().items():
             setattr(self, name, settings.get(name, value))
 
     # What scikit-learn reads to learn the parameters' names; `Config` stays the one place that lists them.
@@ -60,14 +55,14 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         [
             Parameter("self", Parameter.POSITIONAL_ONLY),
             Parameter("recipe", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT),
-            *(Parameter(name, Parameter.KEYWORD_ONLY, default=v) for name, v in _values(DEFAULT).items()),
+            *(Parameter(name, Parameter.KEYWORD_ONLY, default=v) for name, v in recipe_config().to_dict().items()),
         ]
     )
 
     def set_params(self, **params: Any) -> "AbaloneClassifier":
         """Change parameters; with another recipe, whatever was as the old one says."""
         if "recipe" in params:
-            old, new = _values(self.recipe), _values(params["recipe"])
+            old, new = recipe_config(self.recipe).to_dict(), recipe_config(params["recipe"]).to_dict()
             params |= {name: new[name] for name in new if name not in params and getattr(self, name) == old[name]}
         super().set_params(**params)
         return self
@@ -133,7 +128,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self
 
     def _config(self) -> Config:
-        return Config(**{field.name: getattr(self, field.name) for field in fields(Config)})
+        return Config(**{name: getattr(self, name) for name in SETTINGS})
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -223,7 +218,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from abalone.model.hub import find
 
         predictor = load(find(folder, revision), **settings)
-        model = cls(**predictor.config.to_dict())
+        model = cls(nearest_recipe(predictor.config)[0], **predictor.config.to_dict())
         model.predictor_ = predictor
         return model
 

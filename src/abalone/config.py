@@ -1,6 +1,6 @@
 """Every setting once: its default, the paper's value, and a line of why. YAML and the classifier are views of this."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
@@ -76,7 +76,7 @@ class Config:
 
     def replace(self, **changes: Any) -> "Config":
         """A copy with some settings changed; unknown names are refused with the nearest match."""
-        refuse_unknown(changes, "setting")
+        refuse_unknown(changes, SETTINGS, "setting")
         return replace(self, **changes)
 
     @classmethod
@@ -86,7 +86,8 @@ class Config:
 
     def changed_by(self, values: dict[str, Any]) -> "Config":
         """A copy with some settings changed to plain values, as they stand in YAML or JSON."""
-        return self.replace(**{name: _number(name, value) for name, value in values.items()})
+        refuse_unknown(values, SETTINGS, "setting")
+        return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Config":
@@ -104,6 +105,9 @@ class Config:
         import yaml
 
         Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
+
+
+SETTINGS = tuple(field.name for field in fields(Config))
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -130,19 +134,18 @@ def naming(path: str | Path) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from None
 
 
-def refuse_unknown(values: dict[str, Any], kind: str) -> None:
-    """Raise if a name is no setting, with the nearest one that is."""
-    known = [field.name for field in fields(Config)]
-    for name in values:
-        if name not in known:
+def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> None:
+    """Raise if one of the names is not known, with the nearest one that is."""
+    for name in names:
+        if not isinstance(name, str) or name not in known:
             near = get_close_matches(short(name).strip("'"), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ValueError(f"no {kind} is called {short(name)}{hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ValueError(f"no {kind} is called {short(name)}; {hint}")
 
 
 def _number(name: str, value: Any) -> Any:
     """YAML takes 5e-5 for a text, since it has no dot; people do not."""
-    default = next((field.default for field in fields(Config) if field.name == name), None)
+    default = next(field.default for field in fields(Config) if field.name == name)
     if isinstance(default, float) and isinstance(value, str):
         with suppress(ValueError):
             return float(value)

@@ -1,10 +1,9 @@
 """Recipes: settings that were chosen together, under a name. What they are worth is in docs/recipe.md."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from abalone.config import Config, naming, read_yaml
+from abalone.config import SETTINGS, Config, naming, read_yaml, refuse_unknown
 
 DEFAULT = "rare"
 
@@ -32,16 +31,21 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Config:
         >>> recipe("fast", seed=3).lexical
         True
     """
-    return Config(**recipe_settings(name)).replace(**changes)
+    refuse_unknown([name], RECIPES, "recipe")
+    return Config(**RECIPES[name]).replace(**changes)
 
 
-def recipe_settings(name: str) -> dict[str, Any]:
-    """What a recipe sets; everything else has the default of `Config`."""
-    if name not in RECIPES:
-        near = get_close_matches(str(name), RECIPES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(RECIPES)}"
-        raise ValueError(f"no recipe is called {name!r}; {hint}")
-    return RECIPES[name]
+def nearest_recipe(config: Config) -> tuple[str, list[str]]:
+    """The recipe that says most of these settings, and the names of those that it says otherwise.
+
+    So a model can tell by what it was made, whatever names the settings came from.
+    """
+    values = config.to_dict()
+    other = {
+        name: [each for each, value in recipe(name).to_dict().items() if value != values[each]] for name in RECIPES
+    }
+    nearest = min(other, key=lambda name: len(other[name]))
+    return nearest, other[nearest]
 
 
 def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
@@ -55,5 +59,6 @@ def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
         return recipe(recipe_name or DEFAULT)
     values = read_yaml(file)
     with naming(file):
-        named = values.pop("recipe", DEFAULT)
-        return recipe(recipe_name or named).changed_by(values)
+        refuse_unknown(values, (*SETTINGS, "recipe"), "setting")
+        in_file = recipe(values.pop("recipe", DEFAULT))
+        return (recipe(recipe_name) if recipe_name else in_file).changed_by(values)

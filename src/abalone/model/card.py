@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from abalone.model.plain import opens_as_classifier
+from abalone.recipes import nearest_recipe
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
@@ -121,4 +122,6 @@ def _configuration(predictor: "Predictor") -> str:
     import yaml
 
     settings = yaml.safe_dump(predictor.config.to_dict(), sort_keys=False, allow_unicode=True).strip()
-    return f"## Configuration\n\n```yaml\n{settings}\n```"
+    recipe, others = nearest_recipe(predictor.config)
+    changed = f", but for {', '.join(f'`{name}`' for name in others)}" if others else ""
+    return f"## Configuration\n\nThe recipe `{recipe}`{changed}. All settings:\n\n```yaml\n{settings}\n```"
