@@ -16,12 +16,12 @@ def export(
         bool, typer.Option("--int8", help="Weights in 8 bits: smaller, faster, a little less exact.")
     ] = False,
     neural_only: Annotated[
-        bool, typer.Option("--neural-only", help="Leave out tf-idf or neighbours that are mixed in.")
+        bool, typer.Option("--neural-only", help="Leave out the experts that are mixed in: tf-idf, neighbours.")
     ] = False,
 ) -> None:
     """Write a model as one ONNX file, checked against the model first; `abalone predict FILE` runs it.
 
-    The file holds the network, the tokenizer, the label names and how probabilities become labels.
+    The file holds the network, the tokenizer, the tf-idf expert, the label names and how probabilities become labels.
     """
     from abalone.model.folder import load
     from abalone.serving.export import export as write

@@ -1,5 +1,6 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ from abalone.data.tokens import PlainTokenizer
 from abalone.evaluation.mixing import Mixture
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
-from abalone.serving.onnx_model import OnnxModel, Reading, metadata
+from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
 from abalone.serving.smoothing import smooth
 
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
@@ -42,11 +43,15 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neur
         predictor: the model.
         output: the file, ending in `.onnx`. One that is there stays whole until the new one has passed its check.
         int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
-        neural_only: go on where experts are mixed in, which ONNX cannot carry, and leave them out. Thresholds and
-            temperatures then stay those that were fitted with them.
+        neural_only: leave out the experts that are mixed in, for programs that know the network alone, or where
+            neighbours are among them, which a file cannot carry. Thresholds and temperatures then stay those that were
+            fitted with them.
     """
     output = Path(output)
-    left_out = _refuse(predictor, output, neural_only)
+    mixed = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
+    _refuse(predictor, output, {} if neural_only else mixed)
+    left_out = mixed if neural_only else {}
+    predictor = _without(predictor, left_out)
     texts = _real_texts(predictor)
     content = _file_content(predictor, texts if int8 else None, left_out)
     # Eight bits are made for texts: what they do to random tokens says nothing.
@@ -63,8 +68,8 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neur
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
 
 
-def _refuse(predictor: Predictor, output: Path, neural_only: bool) -> dict[str, float]:
-    """Say at once what cannot be done; gives the experts that are left out."""
+def _refuse(predictor: Predictor, output: Path, experts: Mapping[str, float]) -> None:
+    """Say at once what cannot be done."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
             import_module(library)
@@ -74,21 +79,33 @@ def _refuse(predictor: Predictor, output: Path, neural_only: bool) -> dict[str, 
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    mixed = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
-    if mixed and not neural_only:
-        told = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in mixed.items())
+    if "neighbours" in experts:
         raise ValueError(
-            f"this model mixes in {told}, which ONNX cannot carry, so the file would answer otherwise than the model; "
-            "train without, or leave them out with neural_only=True"
+            f"this model mixes in neighbours (weight {experts['neighbours']:.2f}), training documents that the file "
+            "cannot carry, so it would answer otherwise than the model; train without them, or leave out all experts "
+            "with neural_only=True"
         )
     if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
         raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
-    if (size := 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())) > LARGEST_FILE:
-        raise ValueError(f"the encoder has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
-    return mixed
+    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
+    if predictor.lexical is not None and "lexical" in experts:
+        size += sum(map(len, lexical_as_text(predictor.lexical).values()))
+    if size > LARGEST_FILE:
+        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_out: dict[str, float]) -> bytes:
+def _without(predictor: Predictor, left_out: Mapping[str, float]) -> Predictor:
+    """The model as the file will have it: without what is left out, and without experts that weigh nothing."""
+    kept = {name: w for name, w in predictor.decision.mixture.weights.items() if w > 0 and name not in left_out}
+    return replace(
+        predictor,
+        decision=replace(predictor.decision, mixture=Mixture(kept)),
+        lexical=predictor.lexical if "lexical" in kept else None,
+        neighbours=None,
+    )
+
+
+def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_out: Mapping[str, float]) -> bytes:
     import onnx
 
     network, reading = Network(predictor), _reading(predictor)
@@ -99,8 +116,8 @@ def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_o
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    decision = replace(predictor.decision, mixture=Mixture())
-    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, decision, left_out))
+    about = metadata(predictor.label_names, reading, predictor.decision, left_out, predictor.lexical)
+    onnx.helper.set_model_props(graph, about)
     content: bytes = graph.SerializeToString()
     return content
 
@@ -133,8 +150,6 @@ def _odd_texts(predictor: Predictor) -> list[str]:
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
-    """How far the file's probabilities are from the neural classifier's, [n, L]."""
-    neural = replace(predictor.decision, mixture=Mixture())
-    expected = neural.probabilities(predictor.head.logits(predictor.embed(texts)), {})
-    differences: np.ndarray = np.abs(model.probabilities(texts) - expected)
+    """How far the file's probabilities are from the model's, [n, L]."""
+    differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
     return differences
