@@ -80,7 +80,6 @@ def test_the_expert_for_words_goes_along(quick, with_words, tmp_path):
     model = OnnxModel.load(written.path, threads=1)
     np.testing.assert_allclose(model.probabilities(texts), with_words.predict_proba(texts), atol=1e-5)
     assert model.predict(texts) == with_words.predict(texts)
-    assert model.left_out == {}
     neural = replace(with_words.predictor_.decision, mixture=Mixture())  # that it is heard at all
     without = neural.probabilities(with_words.predictor_.head.logits(with_words.encode(texts)), {})
     assert np.abs(model.probabilities(texts) - without).max() > 0.1
@@ -100,7 +99,7 @@ def test_an_expert_that_weighs_nothing_stays_behind(quick, with_words, tmp_path,
     light = export(predictor, tmp_path / "light.onnx")
     assert light.bytes < heavy - sum(map(len, predictor.lexical.contents().values()))
     model = OnnxModel.load(light.path)
-    assert (model.lexical, model.left_out) == (None, {})
+    assert model.lexical is None
     np.testing.assert_allclose(model.probabilities(TEXTS), with_words.predict_proba(TEXTS), atol=1e-5)
 
 
@@ -161,25 +160,6 @@ def test_a_full_disk_leaves_the_old_file(quick, classifier, tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"the old one"]
 
 
-def test_experts_are_left_out_only_if_that_is_asked_for(quick, with_words, tmp_path, monkeypatch):
-    predictor = with_words.predictor_
-    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.25, "neighbours": 0.5}))
-    monkeypatch.setattr(predictor, "decision", mixed)
-    with pytest.raises(ValueError, match=r"mixes in neighbours \(weight 0\.50\).*cannot carry.*neural_only=True"):
-        export(predictor, tmp_path / "model.onnx")
-    export(predictor, tmp_path / "model.onnx", neural_only=True)
-    model = OnnxModel.load(tmp_path / "model.onnx")
-    assert (model.lexical, model.left_out) == (None, {"lexical": 0.25, "neighbours": 0.5})
-    neural = replace(mixed, mixture=Mixture())
-    expected = neural.probabilities(predictor.head.logits(predictor.embed(TEXTS)), {})
-    np.testing.assert_allclose(model.probabilities(TEXTS), expected, atol=1e-5)
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]))
-    result = CliRunner().invoke(app, ["predict", str(tmp_path / "model.onnx"), str(tmp_path / "texts.txt")])
-    assert result.exit_code == 0
-    told = "leaves out what was mixed in where it comes from: lexical (weight 0.25), neighbours (weight 0.50)"
-    assert told in result.stderr
-
-
 def test_words_that_do_not_fit_beside_the_network(with_words, tmp_path, monkeypatch):
     predictor = with_words.predictor_
     weights = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
@@ -208,15 +188,21 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
         export(predictor, tmp_path / "model.onnx")
 
 
-def test_the_command_speaks_in_options(classifier, tmp_path, monkeypatch):
+def test_neighbours_are_refused(classifier, tmp_path, monkeypatch):
     predictor = classifier.predictor_
     near = NearestNeighbours(device="cpu").fit(predictor.embed(TEXTS), LABELS)
     monkeypatch.setattr(predictor, "neighbours", near)
-    monkeypatch.setattr(predictor, "decision", replace(predictor.decision, mixture=Mixture({"neighbours": 0.5})))
+    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.0, "neighbours": 0.5}))
+    monkeypatch.setattr(predictor, "decision", mixed)
     classifier.save_pretrained(tmp_path / "model")
     result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
-    assert "leave out all experts with --neural-only" in result.stderr
+    assert "this model mixes in neighbours (weight 0.50)" in result.stderr
+    assert "train without neighbours" in result.stderr
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_what_is_no_model_folder(tmp_path):
     result = CliRunner().invoke(app, ["export", str(tmp_path), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
     assert "is no model folder" in result.stderr

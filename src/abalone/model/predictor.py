@@ -99,7 +99,7 @@ class Predictor:
             return np.empty((0, len(self.label_names)))
         if embeddings is None:
             embeddings = self.embed(texts)
-        used = {name for name, weight in self.decision.mixture.weights.items() if weight > 0}
+        used = self.decision.mixture.used
         experts: dict[str, Scores] = {}
         if self.lexical is not None and "lexical" in used:
             experts["lexical"] = self.lexical.logits_in_blocks(texts)

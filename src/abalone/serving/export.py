@@ -1,7 +1,6 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
 from abalone.data.tokens import PlainTokenizer
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.lexical import LexicalModel
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
@@ -36,24 +35,19 @@ class Exported:
     largest_difference: float
 
 
-def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neural_only: bool = False) -> Exported:
+def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> Exported:
     """Write a model as one ONNX file with everything `abalone predict` needs.
 
     Args:
         predictor: the model.
         output: the file, ending in `.onnx`. One that is there stays whole until the new one has passed its check.
         int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
-        neural_only: leave out the experts that are mixed in, for programs that know the network alone, or where
-            neighbours are among them, which a file cannot carry. Thresholds and temperatures then stay those that were
-            fitted with them.
     """
     output = Path(output)
-    mixed = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
-    _refuse(predictor, output, {} if neural_only else mixed)
-    left_out = mixed if neural_only else {}
-    predictor = _without(predictor, left_out)
+    lexical = predictor.lexical if "lexical" in predictor.decision.mixture.used else None
+    _refuse(predictor, lexical, output)
     texts = _real_texts(predictor)
-    content = _file_content(predictor, texts if int8 else None, left_out)
+    content = _file_content(predictor, lexical, texts if int8 else None)
     # Eight bits are made for texts: what they do to random tokens says nothing.
     differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
@@ -68,7 +62,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neur
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
 
 
-def _refuse(predictor: Predictor, output: Path, experts: Mapping[str, float]) -> None:
+def _refuse(predictor: Predictor, lexical: LexicalModel | None, output: Path) -> None:
     """Say at once what cannot be done."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
@@ -79,33 +73,21 @@ def _refuse(predictor: Predictor, output: Path, experts: Mapping[str, float]) ->
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    if "neighbours" in experts:
+    if weight := predictor.decision.mixture.used.get("neighbours"):
         raise ValueError(
-            f"this model mixes in neighbours (weight {experts['neighbours']:.2f}), training documents that the file "
-            "cannot carry, so it would answer otherwise than the model; train without them, or leave out all experts "
-            "with neural_only=True"
+            f"this model mixes in neighbours (weight {weight:.2f}), which are training documents, and an ONNX file "
+            "carries none, so it would answer otherwise than the model: train without neighbours"
         )
     if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
         raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
     size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
-    if predictor.lexical is not None and "lexical" in experts:
-        size += sum(map(len, lexical_as_text(predictor.lexical).values()))
+    if lexical is not None:
+        size += sum(map(len, lexical_as_text(lexical).values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _without(predictor: Predictor, left_out: Mapping[str, float]) -> Predictor:
-    """The model as the file will have it: without what is left out, and without experts that weigh nothing."""
-    kept = {name: w for name, w in predictor.decision.mixture.weights.items() if w > 0 and name not in left_out}
-    return replace(
-        predictor,
-        decision=replace(predictor.decision, mixture=Mixture(kept)),
-        lexical=predictor.lexical if "lexical" in kept else None,
-        neighbours=None,
-    )
-
-
-def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_out: Mapping[str, float]) -> bytes:
+def _file_content(predictor: Predictor, lexical: LexicalModel | None, texts_for_int8: list[str] | None) -> bytes:
     import onnx
 
     network, reading = Network(predictor), _reading(predictor)
@@ -116,8 +98,7 @@ def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_o
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    about = metadata(predictor.label_names, reading, predictor.decision, left_out, predictor.lexical)
-    onnx.helper.set_model_props(graph, about)
+    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, predictor.decision, lexical))
     content: bytes = graph.SerializeToString()
     return content
 

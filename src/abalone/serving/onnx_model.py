@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 FORMAT = "1"
-# Names of the file's metadata. Label names, thresholds and what is left out stand apart for tools that know no more.
-MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING, LEFT_OUT = (
-    "abalone", "label_names", "thresholds", "decision", "reading", "left_out",
-)  # fmt: skip
+# Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
+MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
@@ -39,7 +37,6 @@ SHAPES = {
         "max_chunks": int,
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
-    LEFT_OUT: {"*": NUMBER},
 }
 BLOCK = 1024  # texts that are in memory as tokens at a time
 TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
@@ -101,7 +98,6 @@ class OnnxModel:
         label_names: [L], the columns of every matrix.
         reading: from texts to ids.
         decision: from logits to labels.
-        left_out: experts of the original that the file does not have, and what each weighed there.
         lexical: the expert for words, where one is mixed in.
     """
 
@@ -109,7 +105,6 @@ class OnnxModel:
     label_names: tuple[str, ...]
     reading: Reading
     decision: Decision
-    left_out: Mapping[str, float]
     lexical: LexicalModel | None = None
 
     @classmethod
@@ -139,7 +134,6 @@ class OnnxModel:
                 tuple(told[LABEL_NAMES]),
                 Reading(**told[READING]),
                 Decision.from_dict(told[DECISION]),
-                told[LEFT_OUT],
                 _stored_lexical(stored),
             )
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
@@ -203,11 +197,7 @@ def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
 
 
 def metadata(
-    label_names: Sequence[str],
-    reading: Reading,
-    decision: Decision,
-    left_out: Mapping[str, float],
-    lexical: LexicalModel | None,
+    label_names: Sequence[str], reading: Reading, decision: Decision, lexical: LexicalModel | None
 ) -> dict[str, str]:
     """What `OnnxModel.load` finds in a file beside the network."""
     values = {
@@ -215,7 +205,6 @@ def metadata(
         THRESHOLDS: decision.thresholds.values.tolist(),
         DECISION: decision.to_dict(),
         READING: asdict(reading),
-        LEFT_OUT: dict(left_out),
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
     return {MARK: FORMAT, **told, **({} if lexical is None else lexical_as_text(lexical))}
