@@ -56,9 +56,9 @@ def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
         recipe_name: goes before the one in the file.
     """
     if file is None:
-        return recipe(recipe_name or DEFAULT)
+        return recipe(DEFAULT if recipe_name is None else recipe_name)
     values = read_yaml(file)
     with naming(file):
         refuse_unknown(values, (*SETTINGS, "recipe"), "setting")
         in_file = recipe(values.pop("recipe", DEFAULT))
-        return (recipe(recipe_name) if recipe_name else in_file).changed_by(values)
+        return (in_file if recipe_name is None else recipe(recipe_name)).changed_by(values)
