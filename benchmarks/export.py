@@ -32,7 +32,7 @@ def main() -> None:
     train = Split(corpus.train.texts[:TRAINING_DOCUMENTS], corpus.train.labels[:TRAINING_DOCUMENTS])
     with warnings.catch_warnings(), TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # a rare label may have no document among the first
-        classifier = AbaloneClassifier(epochs=0, pooling="mean", max_length=256, device="cpu")
+        classifier = AbaloneClassifier("fast", lexical=False, max_length=256, device="cpu")
         classifier.fit_corpus(replace(corpus, train=train))
         files = [Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"]
         exported = [export(classifier.predictor_, file, int8=file.stem == "int8") for file in files]

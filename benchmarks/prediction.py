@@ -32,7 +32,7 @@ def main() -> None:
     corpus = load_corpus("arxiv-sample")
     few = Corpus(small(corpus.train, 1000), small(corpus.validation, 300), small(corpus.test, 1), corpus.label_names)
     texts = texts_of_mixed_length(corpus.test)
-    model = AbaloneClassifier(epochs=0, pooling="cls", max_length=MAX_LENGTH, device="cpu")  # probes, nothing trained
+    model = AbaloneClassifier("paper", epochs=0, max_length=MAX_LENGTH, device="cpu")  # probes, nothing trained
     with tempfile.TemporaryDirectory() as folder:
         model.fit_corpus(few, run_folder=Path(folder) / "run").save_pretrained(Path(folder) / "model")
         theirs: Any = pipeline("text-classification", str(Path(folder) / "model"), top_k=None, device="cpu")

@@ -46,7 +46,8 @@ corpus = Corpus(train, rest, Split([], matrix[:0]), tuple(map(str, range(labels)
 whole_epoch = engine.shuffled_batches
 engine.shuffled_batches = lambda *arguments, **options: whole_epoch(*arguments, **options)[:steps]
 start = time.perf_counter()
-model = AbaloneClassifier(encoder=f"{folder}/encoder", objective="msc+bce", epochs=1, max_length=16, device="cpu")
+model = AbaloneClassifier("paper", encoder=f"{folder}/encoder", objective="msc+bce", epochs=1, max_length=16,
+                          calibrate=True, thresholds="macro", device="cpu")
 model.fit_corpus(corpus, run_folder=f"{folder}/run").save_pretrained(f"{folder}/model")
 model.predict(texts[:1000])
 unit = 1 if sys.platform == "darwin" else 1024  # what ru_maxrss counts in
@@ -58,7 +59,9 @@ def prediction_lines(folder: Path) -> list[Line]:
     from abalone import AbaloneClassifier
 
     few = list(short_texts(500))
-    model = AbaloneClassifier(encoder=f"{folder}/encoder", epochs=1, objective="bce", max_length=16, device="cpu")
+    model = AbaloneClassifier(
+        "paper", encoder=f"{folder}/encoder", objective="bce", epochs=1, max_length=16, device="cpu"
+    )
     model.fit(few, long_tailed_labels(500, FEW_LABELS), run_folder=folder / "run").save_pretrained(folder / "model")
     with (folder / "texts.jsonl").open("w") as file:
         file.writelines(f"{json.dumps({'text': text})}\n" for text in short_texts(TEXTS))

@@ -22,8 +22,8 @@ from abalone.report.runs import Documents
 def write_page(path: Path, corpus: Corpus, settings: Config) -> None:
     """Train the three on the corpus and write the page of their test scores."""
     runs = {
-        "frozen": settings.replace(epochs=0, freeze_layers=0),
-        "msc": settings.replace(lexical=True),
+        "frozen": settings.replace(epochs=0, freeze_layers=0, lexical=False),
+        "msc": settings.replace(objective="msc", lexical=True),
         "bce": settings.replace(objective="bce", lexical=True),
     }
     models = {name: AbaloneClassifier(**run.to_dict()).fit_corpus(corpus) for name, run in runs.items()}

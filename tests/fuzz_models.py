@@ -41,7 +41,7 @@ def onnx_file() -> bytes:
     """A model as one file."""
     with TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        export(exported.fit(Path(place)).predictor_, Path(place) / "m.onnx")
+        export(exported.fit(Path(place), lexical=True).predictor_, Path(place) / "m.onnx")
         return (Path(place) / "m.onnx").read_bytes()
 
 
@@ -69,8 +69,9 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
     """A damaged ONNX file is refused, or answers."""
     file = place / "m.onnx"
     content = onnx_file()
-    # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends.
-    start = numbers.choice((0, max(0, len(content) - 8000)))
+    # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends: how texts are
+    # read and decided on, and behind that the words.
+    start = numbers.choice((0, content.rindex(b"label_names"), max(0, len(content) - 8000)))
     file.write_bytes(content[:start] + mutated(content[start : start + 8000], numbers) + content[start + 8000 :])
     with only_clear_errors(about="m.onnx"):
         model = OnnxModel.load(file, threads=1)

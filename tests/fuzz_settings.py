@@ -26,6 +26,7 @@ from abalone.experiments.tables import (
     representation_table,
 )
 from abalone.experiments.view import View
+from abalone.recipes import read_settings
 from abalone.training.checkpoint import load_tensors, save_tensors
 from abalone.training.run import IDENTITY, enter_folder
 from fuzzing import Target, only_clear_errors
@@ -37,11 +38,16 @@ Numbers = random.Random
 
 texts = st.text(st.characters(exclude_categories=()), max_size=20)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.sampled_from(["5e-5", "msc", "cls", "10**9"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.sampled_from(["5e-5", "msc", "cls", "10**9", "fast"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=5,
 )
-settings = st.dictionaries(st.sampled_from(sorted(Config().to_dict())) | texts, values, max_size=4)
+settings = st.dictionaries(st.sampled_from(["recipe", *Config().to_dict()]) | texts, values, max_size=4)
 BOMB = b"a: &a [x, x]\n" + b"".join(
     b"b%d: &b%d [*%s, *%s]\n" % (i, i, *([b"a" if i == 0 else b"b%d" % (i - 1)] * 2)) for i in range(60)
 )
@@ -53,18 +59,27 @@ def check_settings(given: dict[str, object], place: Path) -> None:
         Config.from_dict(given)
     file = place / "settings.yaml"
     file.write_bytes(yaml.safe_dump(given, allow_unicode=True).encode("utf-8", "surrogatepass"))
-    with only_clear_errors(about=file.name):
-        Config.from_yaml(file)
+    for read in (Config.from_yaml, read_settings):
+        with only_clear_errors(about=file.name):
+            read(file)
 
 
 def check_yaml(numbers: Numbers, place: Path) -> None:
     """A damaged file of settings."""
     file = place / "settings.yaml"
     content = yaml.safe_dump(Config().to_dict()).encode()
-    seeds = (content, BOMB, b"batch_size: &x\n  - *x\n", b"batch_size: !!int '0x_'\nseed: 190:20:30\n", b"? [a]\n: 1\n")
+    seeds = (
+        content,
+        BOMB,
+        b"batch_size: &x\n  - *x\n",
+        b"batch_size: !!int '0x_'\nseed: 190:20:30\n",
+        b"? [a]\n: 1\n",
+        b"recipe: fast\n",
+    )
     file.write_bytes(mutated(numbers.choice((content, *seeds)), numbers, seeds))
-    with only_clear_errors(about=file.name):
-        Config.from_yaml(file)
+    for read in (Config.from_yaml, read_settings):
+        with only_clear_errors(about=file.name):
+            read(file)
 
 
 # Results

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sklearn.pipeline import Pipeline
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.recipes import DEFAULT, recipe
 
 LABELS = 5
 NAMES = [f"topic {j}" for j in range(LABELS)]
@@ -39,7 +41,8 @@ def cache(tmp_path, monkeypatch):
 
 def make(encoder, **settings):
     small = {
-        "pooling": "mean",
+        "objective": "msc",
+        "lexical": False,
         "max_length": 20,
         "epochs": 2,
         "queue_size": 32,
@@ -61,8 +64,9 @@ def lists(labels):
 def fitted(encoder, data, tmp_path_factory):
     os.environ["ABALONE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     texts, labels = data
-    # Words decide the labels of this corpus, so nothing beats tf-idf on it, and the model says so.
-    with pytest.warns(UserWarning, match=r"does not beat tf-idf alone"):
+    with warnings.catch_warnings():
+        # Words decide the labels of this corpus, so nothing beats tf-idf on it.
+        warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf alone")
         return make(encoder, lexical=True, neighbours=True).fit(texts[:200], lists(labels[:200]))
 
 
@@ -223,6 +227,44 @@ def test_manners_of_scikit_learn(encoder):
         AbaloneClassifier(temprature=0.1)
     with pytest.raises(ValueError, match="epochs must be at least 0, got -1"):
         make(encoder, epochs=-1).fit(["a"] * 20, [["x"]] * 20)
+
+
+def test_a_recipe_is_a_parameter_too():
+    model = AbaloneClassifier("fast", seed=3)
+    assert AbaloneClassifier().get_params() == {"recipe": DEFAULT, **recipe().to_dict()}
+    assert model.get_params() == {"recipe": "fast", **recipe("fast", seed=3).to_dict()}
+    assert clone(model).get_params() == model.get_params()
+    assert clone(model.set_params(beta=0.3)).get_params()["beta"] == 0.3
+    assert "recipe='fast'" in repr(model)
+    for wrong, message in (
+        ({"recipe": "past"}, "no recipe is called 'past'; did you mean 'fast'"),
+        ({"recip": "fast"}, "no setting is called 'recip'; did you mean 'recipe'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AbaloneClassifier(**wrong)
+    with pytest.raises(ValueError, match="no recipe is called 'past'; did you mean 'fast'"):
+        model.set_params(recipe="past")
+    assert model.recipe == "fast"
+
+
+def test_another_recipe_keeps_what_was_changed():
+    model = AbaloneClassifier("fast", seed=3, max_length=77)
+    assert clone(model).set_params(recipe="paper").get_params() == {
+        "recipe": "paper", **recipe("paper", seed=3, max_length=77).to_dict()
+    }  # fmt: skip
+    assert model.set_params(recipe="paper", max_length=55, queue_size=9).get_params() == {
+        "recipe": "paper", **recipe("paper", seed=3, max_length=55, queue_size=9).to_dict()
+    }  # fmt: skip
+
+
+def test_a_model_knows_its_recipe_after_reading_back(encoder, data, tmp_path):
+    texts, labels = data
+    model = AbaloneClassifier("paper", encoder=encoder, max_length=20, epochs=0, queue_size=9, device="cpu")
+    model.fit(texts, labels).save_pretrained(tmp_path / "m")
+    again = AbaloneClassifier.from_pretrained(tmp_path / "m")
+    assert again.get_params() == model.get_params()
+    changed = "`encoder`, `max_length`, `queue_size`, `epochs`, `device`"
+    assert f"The recipe `paper`, but for {changed}. All settings:" in (tmp_path / "m" / "README.md").read_text()
 
 
 def test_under_grid_search_and_in_a_pipeline(encoder, data):

@@ -21,7 +21,7 @@ def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     assert list(rows) == ["tf-idf + SVM", "BCE", "ABALONE"]
     for scores in rows.values():
         assert f"{100 * scores['macro_f1']:.1f}" in printed
-    assert "Pre-training loss by epoch" in printed
+    assert "Training loss by epoch: " in printed
     assert printed.count("    carries:") == printed.count("    given:") == 3
     corpus = demo_corpus()
     again = AbaloneClassifier.from_pretrained(tmp_path / "model").evaluate_split(corpus.test)[0]

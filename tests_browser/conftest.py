@@ -29,6 +29,6 @@ def fitted(tmp_path_factory):
     labels = label_lists(corpus.train.labels[:DOCUMENTS], corpus.label_names)
     data = place / "papers.jsonl"
     data.write_text("\n".join(json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)))
-    model = AbaloneClassifier(pooling="mean", epochs=0, max_length=96, device="cpu").fit(texts, labels)
+    model = AbaloneClassifier("fast", lexical=False, max_length=96, device="cpu").fit(texts, labels)
     model.save_pretrained(place / "arxiv-papers")
     return place / "arxiv-papers", data

@@ -30,9 +30,9 @@ def models(tmp_path_factory):
             "msc": {"epochs": 2, "queue_size": 16},
             "bce": {"epochs": 2, "objective": "bce"},
         }.items():
-            made[name] = AbaloneClassifier(encoder=encoder, max_length=20, device="cpu", **settings).fit(
-                TEXTS[:100], lists(LABELS[:100]), validation=(TEXTS[100:140], lists(LABELS[100:140]))
-            )
+            made[name] = AbaloneClassifier(
+                "paper", encoder=encoder, max_length=20, thresholds="macro", device="cpu", **settings
+            ).fit(TEXTS[:100], lists(LABELS[:100]), validation=(TEXTS[100:140], lists(LABELS[100:140])))
     return made
 
 

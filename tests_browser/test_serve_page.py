@@ -115,7 +115,7 @@ def test_labels_and_texts_are_shown_and_never_run(browser, tmp_path):
     rows = [json.dumps({"text": text, "labels": given}) for text, given in zip(texts, labels, strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(rows))
     encoder = tiny.save_encoder(tmp_path / "encoder")
-    model = AbaloneClassifier(encoder=encoder, objective="bce", epochs=1, max_length=32, device="cpu")
+    model = AbaloneClassifier(encoder=encoder, objective="bce", epochs=1, lexical=False, max_length=32, device="cpu")
     model.fit(texts, labels).save_pretrained(tmp_path / HOSTILE.replace("/", ""))
     folder = tmp_path / HOSTILE.replace("/", "")
     with serving(folder, "--evidence", tmp_path / "data.jsonl", cache=tmp_path / "cache") as (_, address):

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from abalone.config import Config, refuse_unknown
+from abalone.config import SETTINGS, Config, refuse_unknown
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
@@ -20,13 +19,21 @@ from abalone.data.partial import remove_folder
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
+from abalone.recipes import DEFAULT, nearest_recipe
+from abalone.recipes import recipe as recipe_config
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Gives each text several labels, and is good on the rare ones too.
 
-    Its parameters are the settings of `Config`, each with its default: `encoder`, `objective`, `epochs`, `max_length`,
-    `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`, `clone`, pipelines, `GridSearchCV`).
+    Its parameters are a recipe and the settings of `Config`, which go before those of the recipe: `encoder`,
+    `objective`, `epochs`, `max_length`, `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`,
+    `clone`, pipelines, `GridSearchCV`).
+
+    Args:
+        recipe: "rare", the best that is known for rare labels; "paper", the paper's method as printed; "fast", where
+            nothing is trained but linear models: minutes without a GPU.
+        settings: of `Config`.
 
     Attributes:
         label_names: the labels, in the order of the columns of `predict_proba`.
@@ -37,16 +44,28 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         5
     """
 
-    def __init__(self, **settings: Any) -> None:
-        refuse_unknown(settings, "setting")
-        for field in fields(Config):
-            setattr(self, field.name, settings.get(field.name, field.default))
+    def __init__(self, recipe: str = DEFAULT, **settings: Any) -> None:
+        refuse_unknown(settings, (*SETTINGS, "recipe"), "setting")
+        self.recipe = recipe
+        for name, value in recipe_config(recipe).to_dict().items():
+            setattr(self, name, settings.get(name, value))
 
     # What scikit-learn reads to learn the parameters' names; `Config` stays the one place that lists them.
     __init__.__signature__ = Signature(  # type: ignore[attr-defined]
-        [Parameter("self", Parameter.POSITIONAL_ONLY)]
-        + [Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default) for f in fields(Config)]
+        [
+            Parameter("self", Parameter.POSITIONAL_ONLY),
+            Parameter("recipe", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT),
+            *(Parameter(name, Parameter.KEYWORD_ONLY, default=v) for name, v in recipe_config().to_dict().items()),
+        ]
     )
+
+    def set_params(self, **params: Any) -> "AbaloneClassifier":
+        """Change parameters; with another recipe, whatever was as the old one says."""
+        if "recipe" in params:
+            old, new = recipe_config(self.recipe).to_dict(), recipe_config(params["recipe"]).to_dict()
+            params |= {name: new[name] for name in new if name not in params and getattr(self, name) == old[name]}
+        super().set_params(**params)
+        return self
 
     def fit(
         self,
@@ -109,7 +128,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self
 
     def _config(self) -> Config:
-        return Config(**{field.name: getattr(self, field.name) for field in fields(Config)})
+        return Config(**{name: getattr(self, name) for name in SETTINGS})
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -199,7 +218,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from abalone.model.hub import find
 
         predictor = load(find(folder, revision), **settings)
-        model = cls(**predictor.config.to_dict())
+        model = cls(nearest_recipe(predictor.config)[0], **predictor.config.to_dict())
         model.predictor_ = predictor
         return model
 

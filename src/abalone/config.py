@@ -1,6 +1,7 @@
 """Every setting once: its default, the paper's value, and a line of why. YAML and the classifier are views of this."""
 
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -75,32 +76,25 @@ class Config:
 
     def replace(self, **changes: Any) -> "Config":
         """A copy with some settings changed; unknown names are refused with the nearest match."""
-        refuse_unknown(changes, "setting")
+        refuse_unknown(changes, SETTINGS, "setting")
         return replace(self, **changes)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Config":
-        """From plain values, as they stand in YAML or JSON."""
-        refuse_unknown(values, "setting")
-        return cls(**{name: _number(name, value) for name, value in values.items()})
+        """From plain values, as they stand in YAML or JSON; what is not named has its default."""
+        return cls().changed_by(values)
+
+    def changed_by(self, values: dict[str, Any]) -> "Config":
+        """A copy with some settings changed to plain values, as they stand in YAML or JSON."""
+        refuse_unknown(values, SETTINGS, "setting")
+        return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Config":
         """From a YAML file of settings; what is not named has its default."""
-        import yaml
-
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except OSError:
-            raise  # it names the file
-        except Exception as error:  # the parser raises anything at all where a number or a day is none
-            raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
-        if not isinstance(values, dict):
-            raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
-        try:
+        values = read_yaml(path)
+        with naming(path):
             return cls.from_dict(values)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for YAML and JSON."""
@@ -113,14 +107,40 @@ class Config:
         Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
 
 
-def refuse_unknown(values: dict[str, Any], kind: str) -> None:
-    """Raise if a name is no setting, with the nearest one that is."""
-    known = [field.name for field in fields(Config)]
-    for name in values:
-        if name not in known:
+SETTINGS = tuple(field.name for field in fields(Config))
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The `setting: value` lines of a file."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except OSError:
+        raise  # it names the file
+    except Exception as error:  # the parser raises anything at all where a number or a day is none
+        raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
+    return values
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Say in which file a setting is that is refused."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> None:
+    """Raise if one of the names is not known, with the nearest one that is."""
+    for name in names:
+        if not isinstance(name, str) or name not in known:
             near = get_close_matches(short(name).strip("'"), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ValueError(f"no {kind} is called {short(name)}{hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ValueError(f"no {kind} is called {short(name)}; {hint}")
 
 
 def _number(name: str, value: Any) -> Any:

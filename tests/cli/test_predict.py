@@ -28,7 +28,9 @@ def model(tmp_path_factory):
     encoder = tiny.save_encoder(folder / "encoder")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
-        classifier = AbaloneClassifier(encoder=encoder, pooling="mean", max_length=20, epochs=0, device="cpu")
+        classifier = AbaloneClassifier(
+            encoder=encoder, pooling="mean", max_length=20, epochs=0, lexical=False, device="cpu"
+        )
         classifier.fit(TEXTS, LABELS, label_names=NAMES).save_pretrained(folder / "model")
     return folder / "model"
 

@@ -31,7 +31,9 @@ def models(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         for name, epochs in (("frozen", 0), ("trained", 1)):
-            model = AbaloneClassifier(encoder=encoder, max_length=20, epochs=epochs, queue_size=16, device="cpu")
+            model = AbaloneClassifier(
+                "paper", encoder=encoder, max_length=20, epochs=epochs, queue_size=16, thresholds="macro", device="cpu"
+            )
             model.fit(TEXTS[:100], lists(LABELS[:100]), validation=(TEXTS[100:130], lists(LABELS[100:130])))
             model.save_pretrained(folder / name)
     return folder / "frozen", folder / "trained"

@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 import tiny
 from abalone import AbaloneClassifier
 from abalone.cli import app
+from abalone.recipes import recipe
 
 DOCUMENTS = {"train": 160, "val": 40, "test": 40}
 BATCH = 8
 STEPS_AN_EPOCH = DOCUMENTS["train"] // BATCH
 EPOCHS = 5
 SETTINGS = {
+    "objective": "msc",
+    "lexical": False,
     "pooling": "mean",
     "max_length": 16,
     "queue_size": 32,
@@ -273,11 +277,26 @@ def test_options_may_stand_before_the_data(workshop, tmp_path):
     assert (config["epochs"], config["calibrate"], config["max_length"]) == (0, False, SETTINGS["max_length"])
 
 
-def test_help_lists_every_setting_with_its_default():
-    shown = run("train", "--help").stdout
-    assert re.search(r"--queue-size +<int> +512", shown)
-    assert re.search(r"--pooling +<cls\|mean> +cls", shown)
-    assert re.search(r"--calibrate +--no-calibrate +<bool> +True", shown)
+def test_help_lists_every_setting_as_the_default_recipe_has_it():
+    shown, default = run("train", "--help").stdout, recipe()
+    assert re.search(rf"--queue-size +<int> +{default.queue_size}", shown)
+    assert re.search(rf"--pooling +<cls\|mean> +{default.pooling}", shown)
+    assert re.search(rf"--lexical +--no-lexical +<bool> +{default.lexical}", shown)
+
+
+def test_a_recipe_then_the_file_then_options(workshop, tmp_path):
+    result = run(*command(workshop, tmp_path / "m", "--recipe", "paper", "--epochs", "0", "--calibrate"))
+    assert result.exit_code == 0, result.output
+    config = json.loads((tmp_path / "m" / "abalone.json").read_text())["config"]
+    said = SETTINGS | {"epochs": 0, "calibrate": True, "encoder": str(workshop / "encoder")}
+    assert config == recipe("paper", **said).to_dict()
+
+
+def test_a_slip_in_the_recipe_costs_nothing(workshop, tmp_path):
+    assert_refused(run(*command(workshop, tmp_path / "m", "--recipe", "rar")), "did you mean 'rare'?")
+    (tmp_path / "settings.yaml").write_text("recipe: papr\n")
+    typo = run("train", workshop / "papers.jsonl", "-o", tmp_path / "m", "--config", tmp_path / "settings.yaml")
+    assert_refused(typo, "settings.yaml: no recipe is called 'papr'; did you mean 'paper'?")
 
 
 @pytest.fixture
@@ -291,6 +310,18 @@ def unfinished(workshop, tmp_path, monkeypatch):
         patch.setattr(AbaloneClassifier, "save_pretrained", disk_full)
         assert_refused(run(*command(workshop, tmp_path / "model", "--epochs", "1")), "error: No space left on device")
     return tmp_path / "model.training"
+
+
+def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, tmp_path):
+    renamed = workshop / "config.yaml", tmp_path / "renamed.yaml"
+    renamed[1].write_text(
+        f"recipe: fast\n{yaml.safe_dump(recipe().to_dict() | yaml.safe_load(renamed[0].read_text()))}"
+    )
+    refused = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "1", "--recipe", "paper"))
+    assert_refused(refused, f"error: cannot go on with the run in {unfinished}: ")
+    options = ["--config", renamed[1], "--resume", "--epochs", "1", "--output", tmp_path / "model"]
+    result = run("train", workshop / "papers.jsonl", *options)
+    assert result.exit_code == 0, result.output
 
 
 def test_going_on_takes_the_same_settings(unfinished, workshop, tmp_path):

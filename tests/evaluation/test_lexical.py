@@ -181,6 +181,7 @@ def test_files_that_do_not_belong_together_are_refused(model, tmp_path):
 )
 def test_settings_of_something_else_are_refused(tmp_path, content, message):
     (tmp_path / SETTINGS).write_text(content)
+    (tmp_path / TENSORS).write_bytes(b"")
     with pytest.raises(ValueError, match=rf"{SETTINGS}: {message}"):
         LexicalModel.load(tmp_path)
 

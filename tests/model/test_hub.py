@@ -20,7 +20,9 @@ def classifier(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         encoder = tiny.save_encoder(folder / "encoder")
-        return AbaloneClassifier(encoder=encoder, max_length=20, epochs=0, device="cpu").fit(TEXTS, LABELS)
+        return AbaloneClassifier(encoder=encoder, max_length=20, epochs=0, lexical=False, device="cpu").fit(
+            TEXTS, LABELS
+        )
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def quiet(monkeypatch, tmp_path):
 
 def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
-    settings = {"pooling": "cls", "max_length": 20, "epochs": 0, "device": "cpu"} | settings
+    settings = {"pooling": "cls", "max_length": 20, "epochs": 0, "lexical": False, "device": "cpu"} | settings
     classifier = AbaloneClassifier(encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
     predictor = classifier.predictor_
     predictor.head = predictor.head.merged()
@@ -164,6 +164,7 @@ def test_the_card_says_what_the_plain_folder_leaves_out(tmp_path):
     object.__setattr__(predictor.decision, "mixture", Mixture({"lexical": 0.35, "neighbours": 0.0}))
     save(predictor, tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "` as it is, and a linear layer, with the lexical expert at weight 0.35." in card
     assert "- the lexical expert, mixed in with weight 0.35" in card
     assert "neighbours expert" not in card
     assert "all but the first 20 tokens of a text, where ABALONE reads 2 times as many" in card

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import abalone.serving.export as exporting
 from abalone.cli import app
+from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.model.heads import LinearHead
@@ -61,6 +62,45 @@ def test_it_answers_as_the_model_does(kind, settings, tmp_path):
     np.testing.assert_allclose(model.embed(texts), classifier.encode(texts), atol=1e-5)
     assert model.predict(texts) == classifier.predict(texts)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model.onnx"]
+
+
+@pytest.fixture
+def with_words(classifier, monkeypatch):
+    """The same classifier with an expert for words mixed in."""
+    predictor = classifier.predictor_
+    monkeypatch.setattr(predictor, "lexical", LexicalModel().fit(TEXTS, LABELS).calibrate(TEXTS, LABELS))
+    monkeypatch.setattr(predictor, "decision", replace(predictor.decision, mixture=Mixture({"lexical": 0.4})))
+    return classifier
+
+
+def test_the_expert_for_words_goes_along(quick, with_words, tmp_path):
+    texts = ["", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
+    written = export(with_words.predictor_, tmp_path / "model.onnx")
+    assert written.largest_difference < 1e-5
+    model = OnnxModel.load(written.path, threads=1)
+    np.testing.assert_allclose(model.probabilities(texts), with_words.predict_proba(texts), atol=1e-5)
+    assert model.predict(texts) == with_words.predict(texts)
+    neural = replace(with_words.predictor_.decision, mixture=Mixture())  # that it is heard at all
+    without = neural.probabilities(with_words.predictor_.head.logits(with_words.encode(texts)), {})
+    assert np.abs(model.probabilities(texts) - without).max() > 0.1
+    small = OnnxModel.load(export(with_words.predictor_, tmp_path / "int8.onnx", int8=True).path)
+    assert 1e-6 < np.abs(small.probabilities(texts) - with_words.predict_proba(texts)).mean() < 0.03
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    done = run_without_torch("predict", written.path, tmp_path / "texts.txt")
+    assert (done.returncode, done.stderr) == (0, "")
+    given = [sorted(json.loads(line)["labels"]) for line in done.stdout.splitlines()]
+    assert given == [sorted(labels) for labels in with_words.predict(TEXTS)]
+
+
+def test_an_expert_that_weighs_nothing_stays_behind(quick, with_words, tmp_path, monkeypatch):
+    predictor = with_words.predictor_
+    heavy = export(predictor, tmp_path / "heavy.onnx").bytes
+    monkeypatch.setattr(predictor, "decision", replace(predictor.decision, mixture=Mixture({"lexical": 0.0})))
+    light = export(predictor, tmp_path / "light.onnx")
+    assert light.bytes < heavy - sum(map(len, predictor.lexical.contents().values()))
+    model = OnnxModel.load(light.path)
+    assert model.lexical is None
+    np.testing.assert_allclose(model.probabilities(TEXTS), with_words.predict_proba(TEXTS), atol=1e-5)
 
 
 def test_eight_bits_are_smaller_and_nearly_as_exact(quick, classifier, tmp_path):
@@ -120,20 +160,12 @@ def test_a_full_disk_leaves_the_old_file(quick, classifier, tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"the old one"]
 
 
-def test_experts_are_left_out_only_if_that_is_asked_for(quick, classifier, tmp_path, monkeypatch):
-    predictor = classifier.predictor_
-    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.25, "neighbours": 0.0}))
-    monkeypatch.setattr(predictor, "decision", mixed)
-    with pytest.raises(
-        ValueError, match=r"mixes in lexical \(weight 0\.25\), which ONNX cannot carry.*neural_only=True"
-    ):
+def test_words_that_do_not_fit_beside_the_network(with_words, tmp_path, monkeypatch):
+    predictor = with_words.predictor_
+    weights = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
+    monkeypatch.setattr(exporting, "LARGEST_FILE", weights + 100)
+    with pytest.raises(ValueError, match="one ONNX file holds at most 2"):
         export(predictor, tmp_path / "model.onnx")
-    export(predictor, tmp_path / "model.onnx", neural_only=True)
-    assert OnnxModel.load(tmp_path / "model.onnx").left_out == {"lexical": 0.25}
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]))
-    result = CliRunner().invoke(app, ["predict", str(tmp_path / "model.onnx"), str(tmp_path / "texts.txt")])
-    assert result.exit_code == 0
-    assert "leaves out what was mixed in where it comes from: lexical (weight 0.25)" in result.stderr
 
 
 def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
@@ -156,16 +188,21 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
         export(predictor, tmp_path / "model.onnx")
 
 
-def test_the_command_speaks_in_options(classifier, tmp_path):
+def test_neighbours_are_refused(classifier, tmp_path, monkeypatch):
+    predictor = classifier.predictor_
+    near = NearestNeighbours(device="cpu").fit(predictor.embed(TEXTS), LABELS)
+    monkeypatch.setattr(predictor, "neighbours", near)
+    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.0, "neighbours": 0.5}))
+    monkeypatch.setattr(predictor, "decision", mixed)
     classifier.save_pretrained(tmp_path / "model")
-    about = json.loads((tmp_path / "model" / "abalone.json").read_text())
-    about["decision"]["mixture"] = {"lexical": 0.5}
-    (tmp_path / "model" / "abalone.json").write_text(json.dumps(about))
-    LexicalModel().fit(TEXTS, LABELS).save(tmp_path / "model" / "lexical")
-    (tmp_path / "model" / "SHA256SUMS").unlink()
     result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
-    assert "leave them out with --neural-only" in result.stderr
+    assert "this model mixes in neighbours (weight 0.50)" in result.stderr
+    assert "train without neighbours" in result.stderr
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_what_is_no_model_folder(tmp_path):
     result = CliRunner().invoke(app, ["export", str(tmp_path), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
     assert "is no model folder" in result.stderr

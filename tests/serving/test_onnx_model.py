@@ -2,16 +2,19 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
-from exported import NAMES, TEXTS, fit, run_without_torch
+from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 from abalone.cli import app
+from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.mixing import Mixture
 from abalone.serving.export import export
-from abalone.serving.onnx_model import BLOCK, OnnxModel
+from abalone.serving.onnx_model import BLOCK, OnnxModel, lexical_as_text
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +108,28 @@ def test_an_onnx_file_of_somebody_else(file, tmp_path):
         {"label_names": '["one"]'},
         {"label_names": "[1, 2, 3, 4, 5]"},
         {"decision": '{"thresholds": {"values": [0.5]}, "calibration": null, "mixture": {}, "at_least_one": false}'},
-        {"left_out": '{"lexical": "much"}'},
     ):
         damaged = changed(file, tmp_path / "damaged.onnx", **entries)
         assert "damaged.onnx is damaged" in run(damaged)
+
+
+def test_damage_to_the_expert_for_words(classifier, tmp_path, monkeypatch):
+    predictor = classifier.predictor_
+    monkeypatch.setattr(predictor, "lexical", LexicalModel().fit(TEXTS, LABELS))
+    monkeypatch.setattr(predictor, "decision", replace(predictor.decision, mixture=Mixture({"lexical": 0.5})))
+    file = export(predictor, tmp_path / "model.onnx").path
+    stored = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
+    fewer = LexicalModel().fit(TEXTS, LABELS[:, :2])
+    for entries in (
+        {"lexical.json": None},
+        {"lexical.safetensors": None},
+        {"lexical.json": None, "lexical.safetensors": None},
+        {"lexical.json": "{}"},
+        {"lexical.safetensors": "no base64!"},
+        {"lexical.safetensors": stored["lexical.safetensors"][:400]},
+        lexical_as_text(fewer),
+    ):
+        assert "damaged.onnx is damaged" in run(changed(file, tmp_path / "damaged.onnx", **entries))
 
 
 def test_a_device_it_cannot_run_on(file):

@@ -37,7 +37,9 @@ def fitted(tmp_path_factory):
     encoder = tiny.save_encoder(place / "encoder")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(place / "cache"))
-        model = AbaloneClassifier(encoder=encoder, objective="bce", epochs=1, max_length=32, device="cpu")
+        model = AbaloneClassifier(
+            encoder=encoder, objective="bce", epochs=1, lexical=False, max_length=32, device="cpu"
+        )
         model.fit(texts, labels)
     model.save_pretrained(place / "model")
     return place, texts, model

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.evaluation.mixing import Mixture
 from abalone.model.encoder import load_encoder
 from abalone.model.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain
@@ -67,6 +68,14 @@ def assert_same(one, other) -> None:
     assert torch.equal(one.head.bias, other.head.bias)
     assert one.decision.to_dict() == other.decision.to_dict()
     assert one.story["scores"] == other.story["scores"]
+
+
+def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkeypatch):
+    settings = make_config(encoder, epochs=0, lexical=True)
+    fit(settings, corpus, tmp_path / "mixed")  # words decide the labels, and with them it is no worse
+    monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
+    with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone"):
+        fit(settings, corpus, tmp_path / "unmixed")
 
 
 @pytest.mark.parametrize(

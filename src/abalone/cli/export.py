@@ -15,18 +15,15 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="Weights in 8 bits: smaller, faster, a little less exact.")
     ] = False,
-    neural_only: Annotated[
-        bool, typer.Option("--neural-only", help="Leave out tf-idf or neighbours that are mixed in.")
-    ] = False,
 ) -> None:
     """Write a model as one ONNX file, checked against the model first; `abalone predict FILE` runs it.
 
-    The file holds the network, the tokenizer, the label names and how probabilities become labels.
+    The file holds the network, the tokenizer, the tf-idf expert, the label names and how probabilities become labels.
     """
     from abalone.model.folder import load
     from abalone.serving.export import export as write
 
-    written = write(load(model, device="cpu"), output, int8=int8, neural_only=neural_only)
+    written = write(load(model, device="cpu"), output, int8=int8)
     typer.echo(
         f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities are off by "
         f"{written.mean_difference:.2g} on average, {written.largest_difference:.2g} at most"

@@ -119,11 +119,7 @@ def open_onnx(model: Path, device: str, precision: Precision | None = None) -> "
         raise ValueError(f"an ONNX file runs on the processor, not on device={device!r}; give the model folder instead")
     if precision is not None:
         raise ValueError("the precision of an ONNX file is fixed when it is exported; give the model folder instead")
-    opened = OnnxModel.load(model)
-    if opened.left_out:
-        told = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in opened.left_out.items())
-        typer.echo(f"note: {model} leaves out what was mixed in where it comes from: {told}", err=True)
-    return opened
+    return OnnxModel.load(model)
 
 
 def texts_one_by_one(file: str, text_column: list[str] | None) -> Iterator[str]:

@@ -20,15 +20,21 @@ from abalone.cli.corpus import (
 )
 from abalone.config import Config
 from abalone.launch import is_main
+from abalone.recipes import DEFAULT, RECIPES, read_settings
+from abalone.recipes import recipe as recipe_config
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import Corpus
 
 
+_RECIPES = ", ".join(f"{name} (the default)" if name == DEFAULT else name for name in RECIPES)
+
+
 def train(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
+    recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together: {_RECIPES}.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     path: DataPath = None,
@@ -41,8 +47,9 @@ def train(
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
     # Before anything slow, so that a slip of the hand costs nothing.
-    settings = Config() if config is None else Config.from_yaml(config)
-    settings = settings.replace(**{name: value for name, value in given.items() if value is not None})
+    settings = read_settings(config, recipe).replace(
+        **{name: value for name, value in given.items() if value is not None}
+    )
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(
@@ -61,15 +68,16 @@ def train(
 
 def _with_settings(signature: inspect.Signature) -> inspect.Signature:
     """The command's parameters with every setting of `Config` as an option, so that they are listed there alone."""
+    defaults = recipe_config().to_dict()
     own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     settings = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,  # not given: the configuration file says it, or the default
+            default=None,  # not given: the configuration file says it, or the recipe
             annotation=Annotated[
                 field.type | None,  # type: ignore[operator]  # annotations are evaluated, so it is no string
-                typer.Option(help=str(field.default), show_default=False, rich_help_panel=_panel(field.type)),
+                typer.Option(help=str(defaults[field.name]), show_default=False, rich_help_panel=_panel(field.type)),
             ],
         )
         for field in fields(Config)
@@ -79,7 +87,7 @@ def _with_settings(signature: inspect.Signature) -> inspect.Signature:
 
 def _panel(kind: object) -> str:
     # Apart, since the two names of a switch would squeeze those of all others in the help.
-    return "Switches and their defaults" if kind is bool else "Settings and their defaults"
+    return f"{'Switches' if kind is bool else 'Settings'}, as the recipe {DEFAULT} has them"
 
 
 train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,6 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.svm import LinearSVC
-from sklearn.utils.parallel import Parallel, delayed
 
 from abalone.data.cache import written_whole
 from abalone.data.errors import readable
@@ -31,6 +27,7 @@ from abalone.evaluation import blocks
 from abalone.evaluation.blocks import Computed, Index, Scores
 from abalone.evaluation.checks import Labels, read_labels
 from abalone.evaluation.link import Link
+from abalone.evaluation.tfidf import Tfidf
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"
 FORMAT = 1  # of the two files; raised when an older reader would misread them
@@ -79,16 +76,23 @@ class LexicalModel:
 
         Logits are made by the default `Link` until `calibrate` fits one to held-out documents.
         """
+        # Here and below, so that a model can be read and asked without it.
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.utils.parallel import Parallel, delayed
+
         truth = _read_documents(texts, labels)
-        vectorizer = _vectorizer(max_features=self.max_features, min_df=self.min_df)
+        vectorizer = TfidfVectorizer(
+            ngram_range=(1, 2), sublinear_tf=True, max_features=self.max_features, min_df=self.min_df
+        )
         try:
             features = vectorizer.fit_transform(texts)  # [n, F]
         except ValueError:  # the texts are known to be strings: what it objects to is that no word remains
             reason = f"no word occurs in {self.min_df} of the {len(texts)} texts"
             warnings.warn(f"{reason}, so each label gets one score for all texts", stacklevel=2)
-            features, terms, idf = csr_array((len(texts), 0)), [], np.empty(0)
+            features, tfidf = csr_array((len(texts), 0)), Tfidf([], np.empty(0))
         else:
-            terms, idf = vectorizer.get_feature_names_out().tolist(), vectorizer.idf_
+            tfidf = Tfidf(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
         by_label = truth.T.tocsr()  # [L, n]
         # In processes, not threads: the solver draws from one sequence of random numbers in a whole process.
         jobs = 1 if features.nnz * truth.shape[1] < SMALL else self.jobs or -1
@@ -105,7 +109,7 @@ class LexicalModel:
                 stacklevel=2,
             )
         weights = csr_array(vstack(rows).T)  # [F, L]
-        self._learnt = _Learnt(terms, idf, weights, np.array(bias), np.diff(by_label.indptr), len(texts))
+        self._learnt = _Learnt(tfidf, weights, np.array(bias), np.diff(by_label.indptr), len(texts))
         self.link = Link()
         return self
 
@@ -144,7 +148,7 @@ class LexicalModel:
             return self.scores(texts)
         _check_texts(texts)
         starts = range(0, len(texts), BLOCK)
-        features = csr_array(vstack([learnt.features(texts[start : start + BLOCK]) for start in starts]))  # [n, F]
+        features = csr_array(vstack([learnt.tfidf.rows(texts[start : start + BLOCK]) for start in starts]))  # [n, F]
         by_label = learnt.weights.T.tocsr()  # [L, F]
 
         def block(rows: Index, columns: Index) -> np.ndarray:
@@ -163,10 +167,16 @@ class LexicalModel:
 
     def save(self, folder: str | Path) -> None:
         """Write `lexical.safetensors` and `lexical.json` into `folder`, each whole or not at all."""
+        for name, content in self.contents().items():
+            with written_whole(Path(folder) / name) as file:
+                file.write(content)
+
+    def contents(self) -> dict[str, bytes]:
+        """The files that `save` writes, by name."""
         learnt = self._fitted()
         weights = {f"weights.{part}": getattr(learnt.weights, part) for part in ("data", "indices", "indptr")}
         tensors = save_tensors(
-            {"idf": learnt.idf, "bias": learnt.bias, "positives": learnt.positives.astype(np.int64), **weights}
+            {"idf": learnt.tfidf.idf, "bias": learnt.bias, "positives": learnt.positives.astype(np.int64), **weights}
         )
         settings = {
             "format": FORMAT,
@@ -174,21 +184,22 @@ class LexicalModel:
             "link": asdict(self.link),
             "documents": learnt.documents,
             "sha256": hashlib.sha256(tensors).hexdigest(),
-            "terms": learnt.terms,
+            "terms": learnt.tfidf.terms,
         }
-        with written_whole(Path(folder) / TENSORS) as file:
-            file.write(tensors)
-        with written_whole(Path(folder) / SETTINGS) as file:
-            file.write(json.dumps(settings).encode())
+        return {TENSORS: tensors, SETTINGS: json.dumps(settings).encode()}
 
     @classmethod
     def load(cls, folder: str | Path) -> "LexicalModel":
         """Read what `save` wrote; scores are the same to the last bit."""
-        stored = _read_settings(Path(folder) / SETTINGS)
-        content = (Path(folder) / TENSORS).read_bytes()
-        if hashlib.sha256(content).hexdigest() != stored["sha256"]:
+        return cls.from_contents({name: (Path(folder) / name).read_bytes() for name in (SETTINGS, TENSORS)}, folder)
+
+    @classmethod
+    def from_contents(cls, contents: Mapping[str, bytes], folder: str | Path = "") -> "LexicalModel":
+        """What `contents` gave; `folder` is for messages."""
+        stored = _read_settings(contents[SETTINGS], Path(folder) / SETTINGS)
+        if hashlib.sha256(contents[TENSORS]).hexdigest() != stored["sha256"]:
             raise ValueError(f"{Path(folder) / TENSORS}: damaged, or from another save than {SETTINGS}; save it again")
-        tensors = load_tensors(content)
+        tensors = load_tensors(contents[TENSORS])
         weights = csr_array(
             tuple(tensors[f"weights.{part}"] for part in ("data", "indices", "indptr")),
             shape=(len(stored["terms"]), len(tensors["bias"])),
@@ -196,9 +207,8 @@ class LexicalModel:
         weights.check_format(full_check=True)  # products follow the indices wherever they point
         model = cls(**stored["settings"])
         model.link = Link(**stored["link"])
-        model._learnt = _Learnt(
-            stored["terms"], tensors["idf"], weights, tensors["bias"], tensors["positives"], stored["documents"]
-        )
+        tfidf = Tfidf(stored["terms"], tensors["idf"])
+        model._learnt = _Learnt(tfidf, weights, tensors["bias"], tensors["positives"], stored["documents"])
         return model
 
     @property
@@ -208,6 +218,8 @@ class LexicalModel:
 
     def _fitted(self) -> "_Learnt":
         if self._learnt is None:
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError("this LexicalModel is not fitted yet; call fit(texts, labels) first")
         return self._learnt
 
@@ -216,19 +228,11 @@ class LexicalModel:
 class _Learnt:
     """What fitting leaves, and what the files hold."""
 
-    terms: list[str]  # [F], words and pairs of words
-    idf: np.ndarray  # [F]
+    tfidf: Tfidf  # even right after fitting, so that a model read back can only score the same
     weights: csr_array  # [F, L]
     bias: np.ndarray  # [L]
     positives: np.ndarray  # [L], training documents of each label
     documents: int
-
-    @cached_property
-    def vectorizer(self) -> Any:
-        """Made from the terms even right after fitting, so that a model read back can only score the same."""
-        vectorizer = _vectorizer(vocabulary=self.terms)
-        vectorizer.idf_ = self.idf
-        return vectorizer
 
     @cached_property
     def log_odds(self) -> np.ndarray:
@@ -239,25 +243,20 @@ class _Learnt:
     @cached_property
     def constant(self) -> np.ndarray:
         """[L], which labels nothing could be learnt for."""
-        same: np.ndarray = (self.positives == 0) | (self.positives == self.documents) | (not self.terms)
+        same: np.ndarray = (self.positives == 0) | (self.positives == self.documents) | (not self.tfidf.terms)
         return same
 
     def decisions(self, texts: Sequence[str]) -> np.ndarray:
         """Of the SVMs, [n, L]; 0 for constant labels."""
-        values: np.ndarray = (self.features(texts) @ self.weights).toarray() + self.bias
+        values: np.ndarray = (self.tfidf.rows(texts) @ self.weights).toarray() + self.bias
         return values
-
-    def features(self, texts: Sequence[str]) -> csr_array:
-        """tf-idf, [n, F]."""
-        return csr_array(self.vectorizer.transform(texts)) if self.terms else csr_array((len(texts), 0))
-
-
-def _vectorizer(**settings: Any) -> Any:
-    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **settings)
 
 
 def _fit_label(features: Any, target: np.ndarray, c: float, seed: int) -> tuple[csr_array, float, bool]:
     """Weights [1, F] and bias of one label, and whether they settled; zeros where there is nothing to learn."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
     if features.shape[1] == 0 or target.min() == target.max():
         return csr_array((1, features.shape[1]), dtype=np.float32), 0.0, True
     with warnings.catch_warnings():
@@ -287,9 +286,9 @@ def _check_texts(texts: Sequence[str]) -> None:
             raise ValueError(f"texts must be strings, got {type(text).__name__} in row {row}: {text!r}")
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def _read_settings(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = json.loads(path.read_bytes())
+        stored: dict[str, Any] = json.loads(content)
         found = stored["format"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path}: no settings of a lexical model ({readable(str(error))})") from error

@@ -145,6 +145,11 @@ class Mixture:
         for name, weight in self.weights.items():
             _check_weight(f"weight of {name}", weight)
 
+    @property
+    def used(self) -> dict[str, float]:
+        """The weights of the experts that weigh anything."""
+        return {name: weight for name, weight in self.weights.items() if weight > 0}
+
     @classmethod
     def chosen(
         cls, logits: Scores, experts: Mapping[str, Scores], labels: Labels, objective: Goal = "macro"
@@ -158,11 +163,10 @@ class Mixture:
 
     def apply(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
         """The mixed logits [n, L]; `experts` are logits by name, and those that weigh 0 may be left out."""
-        for name, weight in self.weights.items():
-            if weight > 0:
-                if name not in experts:
-                    raise ValueError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
-                logits = mix(logits, experts[name], weight)
+        for name, weight in self.used.items():
+            if name not in experts:
+                raise ValueError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
+            logits = mix(logits, experts[name], weight)
         return logits
 
     def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:

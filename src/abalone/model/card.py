@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from abalone.model.plain import opens_as_classifier
+from abalone.recipes import nearest_recipe
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
@@ -32,7 +33,7 @@ def model_card(predictor: "Predictor") -> str:
         _header(),
         f"# A classifier for {story['corpus']}\n\n"
         f"Gives a text some of {len(predictor.label_names)} labels, with an eye to the rare ones. Made with ABALONE: "
-        f"`{config.encoder}`, objective `{config.objective}`.",
+        f"`{config.encoder}`{_made(predictor)}.",
         _usage(predictor),
         _intended_use(),
         _data(story["statistics"]),
@@ -41,6 +42,13 @@ def model_card(predictor: "Predictor") -> str:
         f"## Citation\n\n{CITATION}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _made(predictor: "Predictor") -> str:
+    """What was done to the encoder, and what speaks beside it."""
+    config, experts = predictor.config, predictor.decision.mixture.used
+    trained = f", objective `{config.objective}`" if config.epochs else " as it is, and a linear layer"
+    return trained + "".join(f", with the {name} expert at weight {weight:.2f}" for name, weight in experts.items())
 
 
 def _header() -> str:
@@ -56,7 +64,7 @@ def _header() -> str:
 
 
 def _usage(predictor: "Predictor") -> str:
-    """The three ways in, and what the two that do not know ABALONE leave out."""
+    """The ways in, and what those that do not know ABALONE leave out."""
     lines = ["## Use", "", "```python", "from abalone import AbaloneClassifier", ""]
     lines += [
         'model = AbaloneClassifier.from_pretrained("path/to/this/folder")',
@@ -78,8 +86,8 @@ def _usage(predictor: "Predictor") -> str:
             "the classifier, a linear layer in `head.safetensors`: the head that `transformers` has for this "
             f"architecture cannot carry it, or not on `{predictor.encoder.pooling}` pooling"
         )
-    weights = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
-    left_out += [f"the {name} expert, mixed in with weight {weight:.2f}" for name, weight in weights.items()]
+    used = predictor.decision.mixture.used
+    left_out += [f"the {name} expert, mixed in with weight {weight:.2f}" for name, weight in used.items()]
     if predictor.config.max_chunks > 1:
         left_out.append(
             f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "
@@ -87,7 +95,7 @@ def _usage(predictor: "Predictor") -> str:
         )
     if (layers := len(predictor.head.weight)) > 1:
         left_out.append(f"the averaging over {layers} linear layers: `transformers` sees one, their mean")
-    lines += ["", "What these two leave out:", "", *(f"- {item};" for item in left_out)]
+    lines += ["", "What is left out without ABALONE:", "", *(f"- {item};" for item in left_out)]
     return "\n".join(lines)[:-1] + "."
 
 
@@ -121,4 +129,6 @@ def _configuration(predictor: "Predictor") -> str:
     import yaml
 
     settings = yaml.safe_dump(predictor.config.to_dict(), sort_keys=False, allow_unicode=True).strip()
-    return f"## Configuration\n\n```yaml\n{settings}\n```"
+    recipe, others = nearest_recipe(predictor.config)
+    changed = f", but for {', '.join(f'`{name}`' for name in others)}" if others else ""
+    return f"## Configuration\n\nThe recipe `{recipe}`{changed}. All settings:\n\n```yaml\n{settings}\n```"

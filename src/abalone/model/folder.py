@@ -137,7 +137,7 @@ def _refuse_misfits(predictor: Predictor) -> None:
             raise ValueError(f"there are {labels} label names, and {name} for {found}")
     if not all(weights.isfinite().all() for weights in (predictor.head.weight, predictor.head.bias)):
         raise ValueError(f"{HEAD} holds values that are no numbers")
-    if absent := [name for name, used in decision.mixture.weights.items() if used and experts.get(name) is None]:
+    if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
         raise ValueError(f"{', '.join(absent)} is mixed in, and not there")
     if predictor.max_length < 3 or predictor.special_tokens is None:
         raise ValueError(f"it reads {predictor.max_length} tokens of a text")

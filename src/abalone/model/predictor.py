@@ -99,10 +99,11 @@ class Predictor:
             return np.empty((0, len(self.label_names)))
         if embeddings is None:
             embeddings = self.embed(texts)
+        used = self.decision.mixture.used
         experts: dict[str, Scores] = {}
-        if self.lexical is not None:
+        if self.lexical is not None and "lexical" in used:
             experts["lexical"] = self.lexical.logits_in_blocks(texts)
-        if self.neighbours is not None:
+        if self.neighbours is not None and "neighbours" in used:
             experts["neighbours"] = self.neighbours.logits_in_blocks(embeddings)
         return self.decision.scores(self.head.logits_in_blocks(embeddings), experts)
 

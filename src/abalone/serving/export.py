@@ -1,6 +1,6 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -10,10 +10,10 @@ import torch
 from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
 from abalone.data.tokens import PlainTokenizer
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.lexical import LexicalModel
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
-from abalone.serving.onnx_model import OnnxModel, Reading, metadata
+from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
 from abalone.serving.smoothing import smooth
 
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
@@ -35,20 +35,19 @@ class Exported:
     largest_difference: float
 
 
-def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neural_only: bool = False) -> Exported:
+def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> Exported:
     """Write a model as one ONNX file with everything `abalone predict` needs.
 
     Args:
         predictor: the model.
         output: the file, ending in `.onnx`. One that is there stays whole until the new one has passed its check.
         int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
-        neural_only: go on where experts are mixed in, which ONNX cannot carry, and leave them out. Thresholds and
-            temperatures then stay those that were fitted with them.
     """
     output = Path(output)
-    left_out = _refuse(predictor, output, neural_only)
+    lexical = predictor.lexical if "lexical" in predictor.decision.mixture.used else None
+    _refuse(predictor, lexical, output)
     texts = _real_texts(predictor)
-    content = _file_content(predictor, texts if int8 else None, left_out)
+    content = _file_content(predictor, lexical, texts if int8 else None)
     # Eight bits are made for texts: what they do to random tokens says nothing.
     differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
@@ -63,8 +62,8 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False, neur
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
 
 
-def _refuse(predictor: Predictor, output: Path, neural_only: bool) -> dict[str, float]:
-    """Say at once what cannot be done; gives the experts that are left out."""
+def _refuse(predictor: Predictor, lexical: LexicalModel | None, output: Path) -> None:
+    """Say at once what cannot be done."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
             import_module(library)
@@ -74,21 +73,21 @@ def _refuse(predictor: Predictor, output: Path, neural_only: bool) -> dict[str, 
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    mixed = {name: weight for name, weight in predictor.decision.mixture.weights.items() if weight > 0}
-    if mixed and not neural_only:
-        told = ", ".join(f"{name} (weight {weight:.2f})" for name, weight in mixed.items())
+    if weight := predictor.decision.mixture.used.get("neighbours"):
         raise ValueError(
-            f"this model mixes in {told}, which ONNX cannot carry, so the file would answer otherwise than the model; "
-            "train without, or leave them out with neural_only=True"
+            f"this model mixes in neighbours (weight {weight:.2f}), which are training documents, and an ONNX file "
+            "carries none, so it would answer otherwise than the model: train without neighbours"
         )
     if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
         raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
-    if (size := 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())) > LARGEST_FILE:
-        raise ValueError(f"the encoder has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
-    return mixed
+    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
+    if lexical is not None:
+        size += sum(map(len, lexical_as_text(lexical).values()))
+    if size > LARGEST_FILE:
+        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_out: dict[str, float]) -> bytes:
+def _file_content(predictor: Predictor, lexical: LexicalModel | None, texts_for_int8: list[str] | None) -> bytes:
     import onnx
 
     network, reading = Network(predictor), _reading(predictor)
@@ -99,8 +98,7 @@ def _file_content(predictor: Predictor, texts_for_int8: list[str] | None, left_o
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    decision = replace(predictor.decision, mixture=Mixture())
-    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, decision, left_out))
+    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, predictor.decision, lexical))
     content: bytes = graph.SerializeToString()
     return content
 
@@ -133,8 +131,6 @@ def _odd_texts(predictor: Predictor) -> list[str]:
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
-    """How far the file's probabilities are from the neural classifier's, [n, L]."""
-    neural = replace(predictor.decision, mixture=Mixture())
-    expected = neural.probabilities(predictor.head.logits(predictor.embed(texts)), {})
-    differences: np.ndarray = np.abs(model.probabilities(texts) - expected)
+    """How far the file's probabilities are from the model's, [n, L]."""
+    differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
     return differences

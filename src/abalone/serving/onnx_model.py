@@ -1,6 +1,7 @@
 """A model in one ONNX file: texts in, labels out, with `onnxruntime` and `tokenizers`. Torch is never imported."""
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -15,16 +16,15 @@ from abalone.data.shapes import NUMBER, misfit
 from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
+from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
 FORMAT = "1"
-# Names of the file's metadata. Label names, thresholds and what is left out stand apart for tools that know no more.
-MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING, LEFT_OUT = (
-    "abalone", "label_names", "thresholds", "decision", "reading", "left_out",
-)  # fmt: skip
+# Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
+MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
@@ -37,7 +37,6 @@ SHAPES = {
         "max_chunks": int,
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
-    LEFT_OUT: {"*": NUMBER},
 }
 BLOCK = 1024  # texts that are in memory as tokens at a time
 TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
@@ -99,14 +98,14 @@ class OnnxModel:
         label_names: [L], the columns of every matrix.
         reading: from texts to ids.
         decision: from logits to labels.
-        left_out: experts of the original that the file does not have, and what each weighed there.
+        lexical: the expert for words, where one is mixed in.
     """
 
     session: "InferenceSession"
     label_names: tuple[str, ...]
     reading: Reading
     decision: Decision
-    left_out: Mapping[str, float]
+    lexical: LexicalModel | None = None
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, threads: int = 0) -> "OnnxModel":
@@ -135,7 +134,7 @@ class OnnxModel:
                 tuple(told[LABEL_NAMES]),
                 Reading(**told[READING]),
                 Decision.from_dict(told[DECISION]),
-                told[LEFT_OUT],
+                _stored_lexical(stored),
             )
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
             if model.decision.labels(scores).shape[1] != len(model.label_names):
@@ -148,7 +147,8 @@ class OnnxModel:
         """[n, L]."""
         if not len(texts):
             return np.empty((0, len(self.label_names)))
-        return self.decision.probabilities(self._outputs(texts, "logits"), {})
+        experts = {} if self.lexical is None else {"lexical": self.lexical.scores(texts)}
+        return self.decision.probabilities(self._outputs(texts, "logits"), experts)
 
     def scores(self, texts: Sequence[str]) -> Scores:
         """The same, computed block by block where texts and labels are many."""
@@ -197,7 +197,7 @@ def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
 
 
 def metadata(
-    label_names: Sequence[str], reading: Reading, decision: Decision, left_out: Mapping[str, float]
+    label_names: Sequence[str], reading: Reading, decision: Decision, lexical: LexicalModel | None
 ) -> dict[str, str]:
     """What `OnnxModel.load` finds in a file beside the network."""
     values = {
@@ -205,9 +205,23 @@ def metadata(
         THRESHOLDS: decision.thresholds.values.tolist(),
         DECISION: decision.to_dict(),
         READING: asdict(reading),
-        LEFT_OUT: dict(left_out),
     }
-    return {MARK: FORMAT, **{name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}}
+    told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    return {MARK: FORMAT, **told, **({} if lexical is None else lexical_as_text(lexical))}
+
+
+def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:
+    """Its two files by name, as metadata can hold them."""
+    contents = lexical.contents()
+    return {SETTINGS: contents[SETTINGS].decode(), TENSORS: b64encode(contents[TENSORS]).decode()}
+
+
+def _stored_lexical(stored: Mapping[str, str]) -> LexicalModel | None:
+    if SETTINGS not in stored:
+        return None
+    return LexicalModel.from_contents(
+        {SETTINGS: stored[SETTINGS].encode(), TENSORS: b64decode(stored[TENSORS], validate=True)}
+    )
 
 
 def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceSession":

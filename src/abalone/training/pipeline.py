@@ -106,7 +106,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline
-        if scores["macro_f1"] <= baseline["macro_f1"]:
+        if scores["macro_f1"] < baseline["macro_f1"]:
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
                 f"({baseline['macro_f1']:.3f}): train longer, or use the tf-idf model",

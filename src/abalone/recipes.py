@@ -1,0 +1,64 @@
+"""Recipes: settings that were chosen together, under a name. What they are worth is in docs/recipe.md."""
+
+from pathlib import Path
+from typing import Any
+
+from abalone.config import SETTINGS, Config, naming, read_yaml, refuse_unknown
+
+DEFAULT = "rare"
+
+RECIPES: dict[str, dict[str, Any]] = {
+    # The best that we know for rare labels: contrast and classification at once, and an expert for words.
+    "rare": {
+        "pooling": "mean",
+        "objective": "msc+10*bce",
+        "epochs": 8,
+        "learning_rate": 1e-4,
+        "head_learning_rate": 1e-3,
+        "lexical": True,
+    },
+    # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
+    "paper": {"calibrate": False, "thresholds": "half"},
+    # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
+    "fast": {"pooling": "mean", "epochs": 0, "lexical": True},
+}
+
+
+def recipe(name: str = DEFAULT, **changes: Any) -> Config:
+    """The settings of a recipe, some of them changed.
+
+    Example:
+        >>> recipe("fast", seed=3).lexical
+        True
+    """
+    refuse_unknown([name], RECIPES, "recipe")
+    return Config(**RECIPES[name]).replace(**changes)
+
+
+def nearest_recipe(config: Config) -> tuple[str, list[str]]:
+    """The recipe that says most of these settings, and the names of those that it says otherwise.
+
+    So a model can tell by what it was made, whatever names the settings came from.
+    """
+    values = config.to_dict()
+    other = {
+        name: [each for each, value in recipe(name).to_dict().items() if value != values[each]] for name in RECIPES
+    }
+    nearest = min(other, key=lambda name: len(other[name]))
+    return nearest, other[nearest]
+
+
+def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
+    """A recipe, changed by a YAML file of settings, which may itself name the recipe.
+
+    Args:
+        file: `setting: value` lines.
+        recipe_name: goes before the one in the file.
+    """
+    if file is None:
+        return recipe(DEFAULT if recipe_name is None else recipe_name)
+    values = read_yaml(file)
+    with naming(file):
+        refuse_unknown(values, (*SETTINGS, "recipe"), "setting")
+        in_file = recipe(values.pop("recipe", DEFAULT))
+        return (in_file if recipe_name is None else recipe(recipe_name)).changed_by(values)
