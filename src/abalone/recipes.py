@@ -12,7 +12,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "rare": {
         "pooling": "mean",
         "objective": "msc+10*bce",
-        "epochs": 8,
+        "epochs": 5,
         "learning_rate": 1e-4,
         "head_learning_rate": 1e-3,
         "lexical": True,

@@ -143,6 +143,18 @@ def test_no_promise_gives_a_label_to_every_document(value):
     assert fit_thresholds(probabilities, truth, calibrated=True).apply(probabilities)[:, 1].sum() == 0
 
 
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_a_label_of_which_the_scores_say_nothing_is_not_given_to_all(calibrated):
+    """As with neighbours: all documents without one of the label have the same probability, its own among them."""
+    probabilities = np.full((200, 1), 0.01)
+    probabilities[:5] = 0.3
+    truth = np.zeros((200, 1), dtype=int)
+    truth[50:53] = 1
+    cut = fit_thresholds(probabilities, truth, calibrated=calibrated)
+    assert cut.apply(probabilities).sum() <= 5
+    assert fit_thresholds(probabilities, truth, shrinkage=0).apply(probabilities).all(), "exact where it is asked for"
+
+
 def test_micro_shrinks_towards_the_common_cut():
     rng = np.random.default_rng(0)
     probabilities, truth = rng.random((200, 3)), np.zeros((200, 3), dtype=int)

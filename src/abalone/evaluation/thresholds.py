@@ -133,7 +133,7 @@ def fit_thresholds(
     if not support.any():
         raise ValueError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
     if objective == "macro":
-        fitted, safe = _cuts_label_by_label(probabilities, by_label, calibrated)
+        fitted, safe = _cuts_label_by_label(probabilities, by_label, calibrated, exact=shrinkage == 0)
     else:
         fitted, safe = _micro_cuts(probabilities, by_label), np.full(len(support), _common_cut(probabilities, truth))
     own = safe.copy()
@@ -165,23 +165,36 @@ def _best_by_row(at: Standing, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
 
 
-def _cuts_label_by_label(probabilities: Scores, by_label: csr_array, calibrated: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The macro cut of each label that has a positive, and the safe cut of every label."""
+def _cuts_label_by_label(
+    probabilities: Scores, by_label: csr_array, calibrated: bool, *, exact: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The macro cut of each label that has a positive, and the safe cut of every label.
+
+    Where a label does best by being given to most documents though few carry it, its scores say nothing of it: unless
+    `exact` cuts are wanted, its own cut is the safe one. Experts that count, such as neighbours, say the same of most
+    documents, and a cut drawn ever so little below that would let all of them in.
+    """
     safe_cuts = _promised_cuts if calibrated else _break_even_cuts
     blocks = []
     for columns in column_blocks(probabilities.shape):
         block, carried = probabilities[EVERY, columns], by_label[columns]
-        blocks.append((_macro_cuts(block, carried), safe_cuts(block, np.diff(carried.indptr))))
+        support = np.diff(carried.indptr)
+        own, given = _macro_cuts(block, carried)
+        safe = safe_cuts(block, support)
+        if not exact:
+            blind = (given > len(block) / 2) & (support[support > 0] < len(block) / 4)
+            own = np.where(blind, safe[support > 0], own)
+        blocks.append((own, safe))
     fitted, safe = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     return fitted, safe
 
 
-def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> np.ndarray:
-    """The cut with the highest F1 for each label that has a positive."""
+def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """The cut with the highest F1 for each label that has a positive, and how many documents it gives it to."""
     at = Standing.of(by_label, probabilities.T)
     support = np.diff(by_label.indptr)
     best = _best_by_row(at, 2 * at.hits / (at.reached + support[at.rows]))
-    return _midway(at.below[best], at.scores[best])
+    return _midway(at.below[best], at.scores[best]), at.reached[best]
 
 
 def _micro_cuts(probabilities: Scores, by_label: csr_array) -> np.ndarray:
