@@ -123,4 +123,4 @@ def given_by(decision: Decision, logits: np.ndarray, experts: dict[str, np.ndarr
     return decision.labels(decision.probabilities(logits, experts))
 
 
-RECIPE = Composition("msc+bce", ("lexical",))
+RECIPE = Composition("msc+bce", ("lexical", "neighbours"))

@@ -8,7 +8,8 @@ from abalone.config import SETTINGS, Config, naming, read_yaml, refuse_unknown
 DEFAULT = "rare"
 
 RECIPES: dict[str, dict[str, Any]] = {
-    # The best that we know for rare labels: contrast and classification at once, and an expert for words.
+    # The best that we know for rare labels: contrast and classification at once, an expert for words, and neighbours
+    # among the training documents where validation asks for them.
     "rare": {
         "pooling": "mean",
         "objective": "msc+10*bce",
@@ -16,6 +17,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-4,
         "head_learning_rate": 1e-3,
         "lexical": True,
+        "neighbours": True,
     },
     # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
     "paper": {"calibrate": False, "thresholds": "half"},

@@ -30,7 +30,8 @@ app(sys.argv[1:], prog_name="abalone")
 
 def fit(folder: Path, kind: str = "bert", **settings: object) -> AbaloneClassifier:
     """A classifier on an untrained encoder."""
-    settings = {"pooling": "mean", "max_length": 20, "epochs": 0, "lexical": False, "device": "cpu", **settings}
+    small = {"pooling": "mean", "max_length": 20, "epochs": 0, "lexical": False, "neighbours": False, "device": "cpu"}
+    settings = {**small, **settings}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         encoder = architectures.save_encoder(folder / "encoder", kind)

@@ -188,18 +188,23 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
         export(predictor, tmp_path / "model.onnx")
 
 
-def test_neighbours_are_refused(classifier, tmp_path, monkeypatch):
-    predictor = classifier.predictor_
-    near = NearestNeighbours(device="cpu").fit(predictor.embed(TEXTS), LABELS)
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("k", [7, 1000])  # more than there are documents
+def test_neighbours_go_along(k, half, quick, with_words, tmp_path, monkeypatch):
+    predictor = with_words.predictor_
+    near = NearestNeighbours(k, half=half, device="cpu").fit(predictor.embed(TEXTS), LABELS)
     monkeypatch.setattr(predictor, "neighbours", near)
-    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.0, "neighbours": 0.5}))
+    mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.4, "neighbours": 0.5}))
     monkeypatch.setattr(predictor, "decision", mixed)
-    classifier.save_pretrained(tmp_path / "model")
-    result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "m.onnx")])
-    assert result.exit_code == 2
-    assert "this model mixes in neighbours (weight 0.50)" in result.stderr
-    assert "train without neighbours" in result.stderr
-    assert not (tmp_path / "m.onnx").exists()
+    texts = ["", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
+    written = export(predictor, tmp_path / "model.onnx")
+    assert written.largest_difference < 1e-5
+    model = OnnxModel.load(written.path, threads=1)
+    np.testing.assert_allclose(model.probabilities(texts), with_words.predict_proba(texts), atol=1e-5)
+    told = run_without_torch("predict", written.path, "-", stdin="".join(f"{text}\n" for text in TEXTS[:3]))
+    assert told.returncode == 0, told.stderr
+    given = [sorted(json.loads(line)["labels"]) for line in told.stdout.splitlines()]
+    assert given == [sorted(labels) for labels in with_words.predict(TEXTS[:3])]
 
 
 def test_what_is_no_model_folder(tmp_path):

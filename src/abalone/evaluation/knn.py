@@ -12,7 +12,7 @@ from torch import Tensor
 from abalone.device import choose_device
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.mixing import to_logits
+from abalone.evaluation.votes import label_shares, vote_logits
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
 from abalone.losses.kernel import unit_rows
 
@@ -92,29 +92,20 @@ class NearestNeighbours:
         return shares.clip(max=1)  # a sum of k rounded weights can exceed 1 by a few units in the last place
 
     def _shares(self, embeddings: Embeddings) -> csr_array:
-        """[n, L]: few entries a row, as a document's neighbours carry few of many labels."""
-        rows, cosines = self.neighbours(embeddings)
-        weights = torch.softmax(torch.from_numpy(cosines) / self.temperature, dim=1).numpy()  # [n, k]
-        documents, k = rows.shape
-        starts = np.arange(0, documents * k + 1, k)
-        votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, self._labels.shape[0]))
-        return csr_array(votes @ self._labels.astype(np.float32))
+        return label_shares(*self.neighbours(embeddings), self._labels, self.temperature)
 
     def logits(self, embeddings: Embeddings) -> np.ndarray:
         """Logits [n, L] for mixing; what none or all of the neighbours carry is clipped at half of one in k + 1."""
-        return self._logits(self.predict_proba(embeddings))
+        return vote_logits(self._shares(embeddings).toarray(), self.k)
 
     def logits_in_blocks(self, embeddings: Embeddings) -> Scores:
         """`logits` computed block by block where documents and labels are many."""
         shares: Any = self._shares(embeddings)  # the stubs know no index that is a slice or an array
 
         def block(rows: Index, columns: Index) -> np.ndarray:
-            return self._logits(shares[rows][:, columns].toarray().clip(max=1))
+            return vote_logits(shares[rows][:, columns].toarray(), self.k)
 
         return held(Computed(shares.shape, block))
-
-    def _logits(self, probabilities: np.ndarray) -> np.ndarray:
-        return to_logits(probabilities, edge=0.5 / (self.k + 1))
 
     def state(self) -> dict[str, Tensor]:
         """Everything as tensors, for safetensors."""

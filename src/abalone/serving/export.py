@@ -1,5 +1,6 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -10,10 +11,10 @@ import torch
 from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
 from abalone.data.tokens import PlainTokenizer
-from abalone.evaluation.lexical import LexicalModel
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
+from abalone.serving.onnx_neighbours import neighbours_as_text
 from abalone.serving.smoothing import smooth
 
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
@@ -44,10 +45,11 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
         int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
     """
     output = Path(output)
-    lexical = predictor.lexical if "lexical" in predictor.decision.mixture.used else None
-    _refuse(predictor, lexical, output)
+    _refuse(predictor, output)
+    experts = _experts_as_text(predictor)
+    _refuse_too_large(predictor, experts)
     texts = _real_texts(predictor)
-    content = _file_content(predictor, lexical, texts if int8 else None)
+    content = _file_content(predictor, experts, texts if int8 else None)
     # Eight bits are made for texts: what they do to random tokens says nothing.
     differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
@@ -62,7 +64,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
 
 
-def _refuse(predictor: Predictor, lexical: LexicalModel | None, output: Path) -> None:
+def _refuse(predictor: Predictor, output: Path) -> None:
     """Say at once what cannot be done."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
@@ -73,21 +75,28 @@ def _refuse(predictor: Predictor, lexical: LexicalModel | None, output: Path) ->
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    if weight := predictor.decision.mixture.used.get("neighbours"):
-        raise ValueError(
-            f"this model mixes in neighbours (weight {weight:.2f}), which are training documents, and an ONNX file "
-            "carries none, so it would answer otherwise than the model: train without neighbours"
-        )
     if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
         raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
-    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
-    if lexical is not None:
-        size += sum(map(len, lexical_as_text(lexical).values()))
+
+
+def _experts_as_text(predictor: Predictor) -> dict[str, str]:
+    """Those that are mixed in, by the names of their files."""
+    used = predictor.decision.mixture.used
+    found: dict[str, str] = {}
+    if "lexical" in used and predictor.lexical is not None:
+        found |= lexical_as_text(predictor.lexical)
+    if "neighbours" in used and predictor.neighbours is not None:
+        found |= neighbours_as_text(predictor.neighbours)
+    return found
+
+
+def _refuse_too_large(predictor: Predictor, experts: Mapping[str, str]) -> None:
+    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters()) + sum(map(len, experts.values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _file_content(predictor: Predictor, lexical: LexicalModel | None, texts_for_int8: list[str] | None) -> bytes:
+def _file_content(predictor: Predictor, experts: Mapping[str, str], texts_for_int8: list[str] | None) -> bytes:
     import onnx
 
     network, reading = Network(predictor), _reading(predictor)
@@ -98,7 +107,7 @@ def _file_content(predictor: Predictor, lexical: LexicalModel | None, texts_for_
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, predictor.decision, lexical))
+    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, predictor.decision, experts))
     content: bytes = graph.SerializeToString()
     return content
 

@@ -17,6 +17,7 @@ from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.serving.onnx_neighbours import StoredNeighbours
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -98,7 +99,7 @@ class OnnxModel:
         label_names: [L], the columns of every matrix.
         reading: from texts to ids.
         decision: from logits to labels.
-        lexical: the expert for words, where one is mixed in.
+        lexical, neighbours: the experts that are mixed in, if any.
     """
 
     session: "InferenceSession"
@@ -106,6 +107,7 @@ class OnnxModel:
     reading: Reading
     decision: Decision
     lexical: LexicalModel | None = None
+    neighbours: StoredNeighbours | None = None
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, threads: int = 0) -> "OnnxModel":
@@ -135,6 +137,7 @@ class OnnxModel:
                 Reading(**told[READING]),
                 Decision.from_dict(told[DECISION]),
                 _stored_lexical(stored),
+                StoredNeighbours.found_in(stored),
             )
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
             if model.decision.labels(scores).shape[1] != len(model.label_names):
@@ -147,8 +150,11 @@ class OnnxModel:
         """[n, L]."""
         if not len(texts):
             return np.empty((0, len(self.label_names)))
+        logits, embeddings = self._outputs(texts)
         experts = {} if self.lexical is None else {"lexical": self.lexical.scores(texts)}
-        return self.decision.probabilities(self._outputs(texts, "logits"), experts)
+        if self.neighbours is not None:
+            experts["neighbours"] = self.neighbours.logits(embeddings)
+        return self.decision.probabilities(logits, experts)
 
     def scores(self, texts: Sequence[str]) -> Scores:
         """The same, computed block by block where texts and labels are many."""
@@ -159,7 +165,7 @@ class OnnxModel:
         """[n, h], float32."""
         if not len(texts):
             return np.empty((0, self.session.get_outputs()[1].shape[1]), np.float32)
-        return self._outputs(texts, "embeddings")
+        return self._outputs(texts)[1]
 
     def names(self, chosen: np.ndarray) -> list[list[str]]:
         """The label names of each row of a 0/1 matrix [n, L]."""
@@ -169,24 +175,26 @@ class OnnxModel:
         """Label names for each text."""
         return self.names(self.decision.labels(self.probabilities(texts)))
 
-    def _outputs(self, texts: Sequence[str], output: str) -> np.ndarray:
-        """One of the network's outputs, [n, …], for each text the mean over its pieces."""
+    def _outputs(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Logits [n, L] and embeddings [n, h], for each text the mean over its pieces."""
         blocks = []
         for start in range(0, len(texts), BLOCK):
             pieces, counts = self.reading.pieces(texts[start : start + BLOCK])
             computed: list[Any] = [None] * len(pieces)
             for rows in token_budget_batches(np.array([len(piece) for piece in pieces]), TOKEN_BUDGET):
                 inputs = self.reading.padded([pieces[row] for row in rows])
-                for row, values in zip(rows, self._run(output, inputs), strict=True):
+                for row, *values in zip(rows, *self._run(inputs), strict=True):
                     computed[row] = values
             # The head is linear: the mean of the pieces' logits is the logit of their mean embedding.
-            firsts = np.cumsum(counts) - counts
-            blocks.append(np.add.reduceat(np.stack(computed), firsts) / counts[:, None].astype(np.float32))
-        return np.concatenate(blocks)
+            firsts, divisor = np.cumsum(counts) - counts, counts[:, None].astype(np.float32)
+            by_output = zip(*computed, strict=True)
+            blocks.append([np.add.reduceat(np.stack(values), firsts) / divisor for values in by_output])
+        logits, embeddings = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return logits, embeddings
 
-    def _run(self, output: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         try:
-            computed: np.ndarray = self.session.run([output], inputs)[0]
+            computed: list[np.ndarray] = self.session.run(["logits", "embeddings"], inputs)
         except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
             raise ValueError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
         return computed
@@ -197,9 +205,9 @@ def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
 
 
 def metadata(
-    label_names: Sequence[str], reading: Reading, decision: Decision, lexical: LexicalModel | None
+    label_names: Sequence[str], reading: Reading, decision: Decision, experts: Mapping[str, str]
 ) -> dict[str, str]:
-    """What `OnnxModel.load` finds in a file beside the network."""
+    """What `OnnxModel.load` finds in a file beside the network; `experts` as text, by the names of their files."""
     values = {
         LABEL_NAMES: list(label_names),
         THRESHOLDS: decision.thresholds.values.tolist(),
@@ -207,7 +215,7 @@ def metadata(
         READING: asdict(reading),
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    return {MARK: FORMAT, **told, **({} if lexical is None else lexical_as_text(lexical))}
+    return {MARK: FORMAT, **told, **experts}
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:

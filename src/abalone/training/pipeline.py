@@ -78,7 +78,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
         embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half, ranks=ranks)
-        neighbours = NearestNeighbours(device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
+        neighbours = NearestNeighbours(half=True, device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
@@ -112,7 +112,18 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
                 f"({baseline['macro_f1']:.3f}): train longer, or use the tf-idf model",
                 stacklevel=3,
             )
-    return Predictor(config, corpus.label_names, encoder, tokenizer, head, decision, lexical, neighbours, story=story)
+    used = decision.mixture.used
+    return Predictor(
+        config,
+        corpus.label_names,
+        encoder,
+        tokenizer,
+        head,
+        decision,
+        lexical if "lexical" in used else None,
+        neighbours if "neighbours" in used else None,
+        story=story,
+    )
 
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:

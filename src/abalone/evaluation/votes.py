@@ -1,0 +1,29 @@
+"""What a document's neighbours say of its labels. Without torch, so that an exported model can count them too."""
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import softmax
+
+from abalone.evaluation.mixing import to_logits
+
+
+def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:
+    """The share of each label among the neighbours, [n, L]: few entries a row, as these carry few of many labels.
+
+    Args:
+        rows: of the neighbours among the training documents, [n, k].
+        cosines: how similar they are, [n, k]; neighbour i counts softmax(cosine_i / τ).
+        labels: of the training documents, [N, L].
+        temperature: τ.
+    """
+    weights = softmax(cosines / np.float32(temperature), axis=1)  # [n, k]
+    documents, k = rows.shape
+    starts = np.arange(0, documents * k + 1, k)
+    votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
+    return csr_array(votes @ labels.astype(np.float32))
+
+
+def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
+    """Logits [n, L] for mixing; what none or all of the k neighbours carry is clipped at half of one in k + 1."""
+    # A sum of k rounded weights can exceed 1 by a few units in the last place.
+    return to_logits(shares.clip(max=1), edge=0.5 / (k + 1))
