@@ -22,7 +22,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
     "paper": {"calibrate": False, "thresholds": "half"},
     # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
-    "fast": {"pooling": "mean", "epochs": 0, "lexical": True},
+    "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "lexical": True},
 }
 
 
