@@ -22,6 +22,8 @@ from abalone.training.run import STAGES
 from striking import Struck, Work, abalone, start, strike, unfinished
 
 SETTINGS = {
+    "objective": "msc",
+    "lexical": False,
     "max_length": 16,
     "queue_size": 16,
     "projection_dim": 8,

@@ -21,6 +21,8 @@ from together import environment, free_port
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 SETTINGS = {
+    "objective": "msc",
+    "lexical": False,
     "pooling": "mean",
     "max_length": 16,
     "queue_size": 32,

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 TEXTS, LABELS = tiny.corpus(60)
 SETTINGS = {
+    "objective": "msc",
+    "lexical": False,
     "max_length": 16,
     "queue_size": 16,
     "projection_dim": 8,
