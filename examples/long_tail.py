@@ -21,10 +21,11 @@ from abalone.report.runs import Documents
 
 def write_page(path: Path, corpus: Corpus, settings: Config) -> None:
     """Train the three on the corpus and write the page of their test scores."""
+    plain = settings.replace(lexical=False, neighbours=False)
     runs = {
-        "frozen": settings.replace(epochs=0, freeze_layers=0, lexical=False),
-        "msc": settings.replace(objective="msc", lexical=True),
-        "bce": settings.replace(objective="bce", lexical=True),
+        "frozen": plain.replace(epochs=0, freeze_layers=0),
+        "msc": plain.replace(objective="msc", lexical=True),
+        "bce": plain.replace(objective="bce", lexical=True),
     }
     models = {name: AbaloneClassifier(**run.to_dict()).fit_corpus(corpus) for name, run in runs.items()}
     documents = Documents(corpus.name, "test", corpus.test.texts, label_lists(corpus.test.labels, corpus.label_names))

@@ -24,7 +24,7 @@ ASKED = ["w1 w2 w3", "", "w4 " * 40]
 @cache
 def model_files() -> Files:
     """A model folder with everything that one can hold."""
-    with TemporaryDirectory() as place, warnings.catch_warnings():
+    with TemporaryDirectory() as place, warnings.catch_warnings(), tiny.every_expert_heard():
         warnings.simplefilter("ignore")
         predictor = exported.fit(Path(place), lexical=True, neighbours=True).predictor_
         return written_by(lambda folder: save(predictor, folder / "model"))
@@ -39,9 +39,9 @@ def encoder_files() -> Files:
 @cache
 def onnx_file() -> bytes:
     """A model as one file."""
-    with TemporaryDirectory() as place, warnings.catch_warnings():
+    with TemporaryDirectory() as place, warnings.catch_warnings(), tiny.every_expert_heard():
         warnings.simplefilter("ignore")
-        export(exported.fit(Path(place), lexical=True).predictor_, Path(place) / "m.onnx")
+        export(exported.fit(Path(place), lexical=True, neighbours=True).predictor_, Path(place) / "m.onnx")
         return (Path(place) / "m.onnx").read_bytes()
 
 

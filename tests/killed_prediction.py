@@ -30,7 +30,7 @@ def prepare(folder: Path, form: str) -> Prepared:
     """Predict once undisturbed."""
     texts, labels = tiny.corpus(TEXTS)
     encoder = tiny.save_encoder(folder / "encoder")
-    classifier = AbaloneClassifier(encoder=encoder, max_length=20, epochs=1, objective="bce", device="cpu")
+    classifier = AbaloneClassifier("paper", encoder=encoder, max_length=20, epochs=1, objective="bce", device="cpu")
     classifier.fit(texts[:120], labels[:120], run_folder=folder / "run").save_pretrained(folder / "model")
     (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     for output in ("warm-up", "undisturbed"):

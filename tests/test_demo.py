@@ -1,5 +1,7 @@
 """The demo from end to end, with a tiny encoder on a small part of the bundled sample."""
 
+import re
+
 import pytest
 
 import abalone.demo
@@ -22,6 +24,7 @@ def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     for scores in rows.values():
         assert f"{100 * scores['macro_f1']:.1f}" in printed
     assert "Training loss by epoch: " in printed
+    assert re.search(r"Weights of the experts, chosen on validation: lexical \d\.\d\d", printed)
     assert printed.count("    carries:") == printed.count("    given:") == 3
     corpus = demo_corpus()
     again = AbaloneClassifier.from_pretrained(tmp_path / "model").evaluate_split(corpus.test)[0]

@@ -1,15 +1,19 @@
 """A tiny random encoder with a real tokenizer, and a corpus in which words decide labels. Made in a second."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from scipy.sparse import csr_array
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from abalone.evaluation.mixing import Mixture
 
 WORDS = [f"w{i}" for i in range(60)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -51,6 +55,14 @@ def corpus(documents: int, *, labels: int = 5, seed: int = 0) -> tuple[list[str]
         words = [WORDS[i] for i in rng.permutation(np.concatenate([filler, np.flatnonzero(row)]))]
         texts.append(" ".join(words))
     return texts, csr_array(matrix)
+
+
+@contextmanager
+def every_expert_heard() -> Iterator[None]:
+    """Models keep all experts that they are trained with; else only those that validation gives a weight."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Mixture, "chosen", lambda _, experts, *__: Mixture(dict.fromkeys(experts, 0.3)))
+        yield
 
 
 def write_jsonl(

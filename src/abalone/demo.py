@@ -44,7 +44,7 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
         f"{stats.test:,} to test on;\n{stats.labels} labels, {stats.labels_per_document:.1f} a paper, the most "
         f"frequent on {stats.frequency_max:,} papers, the rarest on {stats.frequency_min}.\n"
         "Encoder: all-MiniLM-L6-v2, two of its six layers trained for three epochs.\n\n"
-        f"ABALONE here: the default recipe in small, objective {SETTINGS.objective}, with a tf-idf expert mixed in.\n"
+        f"ABALONE here: the default recipe in small, objective {SETTINGS.objective}, with experts mixed in.\n"
     )
     rows: dict[str, dict[str, float]] = {}
 
@@ -60,13 +60,13 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
         return models[name].evaluate_split(corpus.test)[0]
 
     step("tf-idf + SVM", lambda: _tfidf(corpus))
-    step("BCE", lambda: fit("bce", SETTINGS.replace(objective="bce", lexical=False)))
+    step("BCE", lambda: fit("bce", SETTINGS.replace(objective="bce", lexical=False, neighbours=False)))
     step("ABALONE", lambda: fit("abalone", SETTINGS))
     model = models["abalone"]
     losses = [entry["train_loss"] for stage in model.predictor_.story["history"].values() for entry in stage]
-    weights = model.predictor_.decision.mixture.weights
+    weights = [f"{name} {weight:.2f}" for name, weight in model.predictor_.decision.mixture.weights.items()]
     console.print(f"\nTraining loss by epoch: {', '.join(f'{loss:.3f}' for loss in losses)}")
-    console.print(f"Weight of the lexical expert, chosen on validation: {weights['lexical']:.2f}\n")
+    console.print(f"Weights of the experts, chosen on validation: {', '.join(weights)}\n")
     scores_table(rows, title="Test, thresholds tuned on validation for each (F1 in %)")
     _read_some(console, model, corpus)
     if folder is not None:

@@ -22,7 +22,7 @@ TEXTS, LABELS = tiny.corpus(120)
 def predictor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     encoder = tiny.save_encoder(folder / "encoder")
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), tiny.every_expert_heard():
         warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf")
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         classifier = AbaloneClassifier(
