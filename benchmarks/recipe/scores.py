@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.corpus import Corpus
+from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.metrics import evaluate
 from abalone.recipes import recipe
@@ -18,6 +19,7 @@ from benchmarks.recipe.train import CONTENDERS, logits_file, words_file
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "macro_f1_tail": "rarest third"}
 NAMES = {"bce": "BCE", "msc+bce": "MSC + BCE", "msc": "MSC, probe", "lexical": "tf-idf + SVM"}
 EXPERTS = {"neighbours": "neighbours", "lexical": "lexical expert"}
+Rows = np.ndarray | slice
 MIXED_IN: tuple[tuple[str, ...], ...] = ((), ("neighbours",), ("lexical",), ("lexical", "neighbours"))
 
 
@@ -37,6 +39,9 @@ class Composition:
     def name(self) -> str:
         """As the table calls it."""
         return " + ".join((NAMES[self.contender], *(EXPERTS[expert] for expert in self.experts)))
+
+
+RECIPE = Composition("msc+bce", ("lexical", "neighbours"))
 
 
 @dataclass(frozen=True)
@@ -82,27 +87,24 @@ class Bench:
             for split in logits
         }
 
-        def decide(rows: np.ndarray | slice) -> Decision:
-            heard = {name: expert[rows] for name, expert in experts["validation"].items()}
-            return fit_decision(
-                logits["validation"][rows], heard, truth["validation"][rows], self.frequencies, settings
-            )
+        def said(split: str, rows: Rows) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            return logits[split][rows], {name: expert[rows] for name, expert in experts[split].items()}
 
-        scores: dict[str, float] = {}
+        def decide(rows: Rows) -> Decision:
+            return fit_decision(*said("validation", rows), truth["validation"][rows], self.frequencies, settings)
+
         crosswise = np.empty(truth["validation"].shape, dtype=bool)
         order = np.random.default_rng(0).permutation(len(crosswise))
         for here, there in ((order[::2], order[1::2]), (order[1::2], order[::2])):
-            crosswise[there] = given_by(
-                decide(here),
-                logits["validation"][there],
-                {name: expert[there] for name, expert in experts["validation"].items()},
-            )
-        scores |= self._scores("validation, crosswise", truth["validation"], crosswise)
-        decision = decide(slice(None))
-        given = given_by(decision, logits["test"], experts["test"])
-        scores |= self._scores("test", truth["test"], given)
-        mixed = decision.mixture.apply(logits["test"], experts["test"])
-        scores |= self._scores("test at 0.5", truth["test"], mixed >= 0)
+            crosswise[there] = given_by(decide(here), *said("validation", there))
+        decision = decide(EVERY)
+        given = given_by(decision, *said("test", EVERY))
+        at_half = decision.mixture.apply(*said("test", EVERY)) >= 0
+        scores = (
+            self._scores("test", truth["test"], given)
+            | self._scores("test at 0.5", truth["test"], at_half)
+            | self._scores("validation, crosswise", truth["validation"], crosswise)
+        )
         return Scored(scores, decision.mixture.to_dict(), given)
 
     def _logits(self, contender: str, seed: int, split: str, of: str = "head") -> np.ndarray:
@@ -121,6 +123,3 @@ class Bench:
 def given_by(decision: Decision, logits: np.ndarray, experts: dict[str, np.ndarray]) -> np.ndarray:
     """The labels [n, L] that a decision gives."""
     return decision.labels(decision.probabilities(logits, experts))
-
-
-RECIPE = Composition("msc+bce", ("lexical", "neighbours"))

@@ -37,6 +37,7 @@ def train(contender: str, seed: int, corpus: Corpus, encoder: str, folder: Path)
         encoder=encoder,
         seed=seed,
         lexical=False,  # what is mixed in, and decided, comes later, from what is kept here
+        neighbours=False,
         calibrate=False,
         thresholds="half",
     )
