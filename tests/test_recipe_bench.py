@@ -3,12 +3,12 @@
 import json
 import sys
 
+import benchmarks.recipe.__main__ as bench
 import numpy as np
 import pytest
-
-import benchmarks.recipe.__main__ as bench
-import tiny
 from benchmarks.recipe.scores import EXPERTS, RECIPE
+
+import tiny
 
 SEEDS = ["0", "1"]
 
