@@ -77,7 +77,7 @@ def draw(bench: Bench, scored: dict[Composition, list[Scored]], path: Path) -> N
         centres = [np.exp(np.log(np.maximum(bench.frequencies[group], 1)).mean()) for group in groups]
         means = [f1[group].mean() for group in groups]
         axes.plot(centres, means, color=shade, linewidth=2, label=f"{composition.name}: macro-F1 {f1.mean():.1f}")
-    axes.legend(frameon=False, loc="upper left")
+    figure.legend(frameon=False, loc="outside lower center", ncols=len(SHADES), fontsize=8)
     axes.set_title(f"{bench.corpus.name}: points are labels, lines means of a ninth of them", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
