@@ -32,7 +32,16 @@ def main() -> None:
     corpus = load_corpus("arxiv-sample")
     few = Corpus(small(corpus.train, 1000), small(corpus.validation, 300), small(corpus.test, 1), corpus.label_names)
     texts = texts_of_mixed_length(corpus.test)
-    model = AbaloneClassifier("paper", epochs=0, max_length=MAX_LENGTH, device="cpu")  # probes, nothing trained
+    # Fine-tuned, as models are that people serve; two of six layers, which takes some minutes.
+    model = AbaloneClassifier(
+        "paper",
+        objective="bce",
+        freeze_layers=4,
+        epochs=3,
+        head_learning_rate=5e-3,
+        max_length=MAX_LENGTH,
+        device="cpu",
+    )
     with tempfile.TemporaryDirectory() as folder:
         model.fit_corpus(few, run_folder=Path(folder) / "run").save_pretrained(Path(folder) / "model")
         theirs: Any = pipeline("text-classification", str(Path(folder) / "model"), top_k=None, device="cpu")
