@@ -91,7 +91,10 @@ def wait_for_step(process: subprocess.Popen[str], checkpoint: Path, step: int) -
 
 
 def step_of(checkpoint: Path) -> int:
-    content = checkpoint.read_bytes()  # at once, since it may be replaced at any time
+    try:
+        content = checkpoint.read_bytes()  # at once, since it may be replaced at any time
+    except FileNotFoundError:  # in the moment in which it becomes the one before
+        return -1
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return int(json.loads(header["__metadata__"]["notes"])["standing"]["step"])
 
