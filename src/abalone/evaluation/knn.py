@@ -89,7 +89,7 @@ class NearestNeighbours:
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray:
         """Probabilities [n, L] of embeddings [n, d]; float32."""
         shares: np.ndarray = self._shares(embeddings).toarray()
-        return shares.clip(max=1)  # a sum of k rounded weights can exceed 1 by a few units in the last place
+        return shares
 
     def _shares(self, embeddings: Embeddings) -> csr_array:
         return label_shares(*self.neighbours(embeddings), self._labels, self.temperature)

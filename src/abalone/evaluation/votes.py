@@ -20,10 +20,11 @@ def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, tempe
     documents, k = rows.shape
     starts = np.arange(0, documents * k + 1, k)
     votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
-    return csr_array(votes @ labels.astype(np.float32))
+    shares = csr_array(votes @ labels.astype(np.float32))
+    np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
+    return shares
 
 
 def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
     """Logits [n, L] for mixing; what none or all of the k neighbours carry is clipped at half of one in k + 1."""
-    # A sum of k rounded weights can exceed 1 by a few units in the last place.
-    return to_logits(shares.clip(max=1), edge=0.5 / (k + 1))
+    return to_logits(shares, edge=0.5 / (k + 1))
