@@ -45,12 +45,15 @@ def _seed(value: int = 7) -> Tensor:
     return torch.tensor([value], device=DEVICE)
 
 
-def _expected(qkv: Tensor, starts: Tensor, kept: list[Tensor] | None = None) -> Tensor:
+def _expected(qkv: Tensor, starts: Tensor, kept: list[Tensor] | None = None, positions: Tensor | None = None) -> Tensor:
     """In double precision, with the softmax of each piece times `kept`, [heads, T, T]."""
     pieces = []
     for number, (start, stop) in enumerate(zip(starts.tolist(), starts.tolist()[1:], strict=False)):
         q, k, v = qkv[start:stop].unbind(1)  # [T, heads, d]
-        p = torch.softmax(torch.einsum("qhd,khd->hqk", q, k) / D**0.5, -1)
+        scores = torch.einsum("qhd,khd->hqk", q, k) / D**0.5
+        if positions is not None:
+            scores = scores + positions[:, : stop - start, : stop - start]
+        p = torch.softmax(scores, -1)
         if kept is not None:
             p = p * kept[number]
         pieces.append(torch.einsum("hqk,khd->qhd", p, v).flatten(1))
@@ -83,14 +86,18 @@ def _distance(got: Tensor, wanted: Tensor) -> float:
 
 
 @pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_values_and_gradients_are_those_of_plain_attention(dropout: float) -> None:
+def test_values_and_gradients_are_those_of_plain_attention(dropout: float, *, biased: bool) -> None:
     qkv, starts = _batch()
     kept = _kept(starts, 70, _seed(), dropout) if dropout else None
     exact = qkv.cpu().double().requires_grad_()
     qkv.requires_grad_()
     bias = _bias().requires_grad_()
-    got, wanted = packed_attention(qkv, bias, starts, 70, _seed(), dropout), _expected(exact, starts.cpu(), kept)
+    positions = torch.randn(HEADS, 128, 128).mul(2).to(DEVICE).requires_grad_() if biased else None
+    exact_positions = None if positions is None else positions.detach().cpu().double().requires_grad_()
+    got = packed_attention(qkv, bias, starts, 70, _seed(), dropout, positions)
+    wanted = _expected(exact, starts.cpu(), kept, exact_positions)
     grad = torch.randn(wanted.shape).to(DEVICE, DTYPE)
     got.backward(grad)
     wanted.backward(grad.cpu().double())
@@ -103,6 +110,10 @@ def test_values_and_gradients_are_those_of_plain_attention(dropout: float) -> No
     assert _distance(bias.grad.view(3, HEADS, D)[::2], exact.grad.sum(0)[::2]) < NEAR
     # That of the keys is nothing: a softmax does not change when all scores do by the same.
     assert bias.grad.view(3, HEADS, D)[1].abs().max() < NEAR * bias.grad.abs().max()
+    if positions is not None and exact_positions is not None:
+        assert positions.grad is not None
+        assert exact_positions.grad is not None
+        assert _distance(positions.grad, exact_positions.grad) < NEAR
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp2")  # in rows beyond a piece's end, never stored

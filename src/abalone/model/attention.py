@@ -1,6 +1,6 @@
 """Attention within each piece of a packed batch, by whichever kernel can do what is asked."""
 
-from functools import cache
+from functools import cache, cached_property
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from torch import Tensor
 from abalone.model.packed import Packed
 
 SHORT, WIDTHS = 512, (32, 64)  # tokens of a piece, and widths of a head, for which our kernels are made
+ROUND = 64  # a bias has rows and columns for a multiple of so many tokens: the tiles of our kernels end there
 
 
 @cache
@@ -22,13 +23,13 @@ class PieceAttention:
     """softmax(q·kᵀ/√d + bias)·v within each piece. Made once a batch, for all its layers.
 
     On CUDA in half precision kernels of variable length read the packed tokens as they are: ours for short pieces,
-    torch's for the rest. They know no position bias, and other devices do not have them: there the pieces are padded
+    torch's for the rest. Torch's know no position bias, and other devices have neither: there the pieces are padded
     to a rectangle for this one product, which is a few hundredths of a layer's arithmetic.
 
     Args:
         layout: where the pieces are.
         dtype: of queries, keys and values.
-        bias: [heads, T, T], added before the softmax.
+        bias: [heads, R, R], added before the softmax; R is T, or more, rounded up to a multiple of `ROUND`.
         dropout: share of the softmax that is dropped.
         width: of a head, where our kernels can be used.
     """
@@ -42,10 +43,10 @@ class PieceAttention:
         dropout: float = 0.0,
         width: int | None = None,
     ) -> None:
-        self.layout, self.dropout = layout, dropout
-        self.packed = bias is None and has_packed_kernels(layout.starts.device, dtype)
-        self.ours = self.packed and layout.longest <= SHORT and width in WIDTHS
-        self._mask = None if self.packed else _mask(layout, dtype, bias)
+        self.layout, self.dropout, self.bias, self.dtype = layout, dropout, bias, dtype
+        packed = has_packed_kernels(layout.starts.device, dtype)
+        self.ours = packed and layout.longest <= SHORT and width in WIDTHS
+        self.packed = packed and bias is None
 
     def by_ours(self, projected: Tensor, bias: Tensor, seed: Tensor) -> Tensor:
         """One product [N, 3, heads, d] → [N, h], where `ours` is true.
@@ -56,7 +57,8 @@ class PieceAttention:
         """
         from abalone.model.attention_kernels import packed_attention
 
-        return packed_attention(projected, bias, self.layout.starts, self.layout.longest, seed, self.dropout)
+        layout = self.layout
+        return packed_attention(projected, bias, layout.starts, layout.longest, seed, self.dropout, self.bias)
 
     def __call__(self, projected: tuple[Tensor, ...]) -> Tensor:
         """One product [N, 3, heads, d], or three [N, 1, heads, d] → [N, h]."""
@@ -78,9 +80,13 @@ class PieceAttention:
             return self._within(queries, keys, values, starts, 1)
         q = queries.unsqueeze(2)  # [P, heads, 1, d]
         k, v = (layout.pad(x).transpose(1, 2) for x in (keys, values))
-        mask = None if self._mask is None else self._mask[:, :, :1]
+        mask = _mask(layout, self.dtype, self.bias, queries=1)
         attended: Tensor = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout)
         return attended.flatten(1)
+
+    @cached_property
+    def _mask(self) -> Tensor | None:
+        return _mask(self.layout, self.dtype, self.bias, queries=self.layout.longest)
 
     def _within(self, queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longest: int) -> Tensor:
         # The public `varlen_attn` is the same kernel without its dropout.
@@ -90,9 +96,9 @@ class PieceAttention:
         return attended.flatten(1)
 
 
-def _mask(layout: Packed, dtype: torch.dtype, bias: Tensor | None) -> Tensor | None:
-    """For the rectangle: [P, 1, 1, T] of true and false, or [P, heads, T, T] to add; none where nothing is padded."""
+def _mask(layout: Packed, dtype: torch.dtype, bias: Tensor | None, *, queries: int) -> Tensor | None:
+    """For the rectangle: [P, 1, 1, T] of true and false, or [P, heads, queries, T] to add; none where all is there."""
     ragged = layout.mask[:, None, None, :]
     if bias is None:
         return None if layout.rectangular else ragged
-    return bias.to(dtype).masked_fill(~ragged, torch.finfo(dtype).min)
+    return bias[:, :queries, : layout.longest].to(dtype).masked_fill(~ragged, torch.finfo(dtype).min)

@@ -3,7 +3,8 @@
 Kernels made for long sequences spend much of their time around the work when a sequence has two hundred tokens. Here
 one program takes a few rows of one piece and one head, reads the fused projection as it is, and writes its gradient
 as one. The backward pass is two kernels, one that sums over keys and one that sums over queries, so that nothing is
-added up across programs: no buffer in full precision, no pass to convert it, and the same result every time.
+added up across programs: no buffer in full precision, no pass to convert it, and the same result every time. Only a
+bias by position, which all pieces share, gets its gradient from all programs: a table small enough for the cache.
 """
 
 from typing import Any, NamedTuple
@@ -62,10 +63,18 @@ def _kept(a, b, first_query, queries, first_key, keys, DROPPED: tl.constexpr):
 
 
 @triton.jit
+def _places(head, first_query, queries, first_key, keys, room):
+    """Where the biases of these queries and keys stand in [heads, room, room], which no tile reaches out of."""
+    first = tl.multiple_of((head * room + first_query) * room + first_key, 16)  # as all of them are
+    return first + (queries * tl.multiple_of(room, 64) + keys)
+
+
+@triton.jit
 def _forward(
-    qkv_ptr, starts_ptr, seed_ptr, out_ptr, sums_ptr,
-    token_count,
-    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
+    qkv_ptr, starts_ptr, seed_ptr, positions_ptr, out_ptr, sums_ptr,
+    token_count, room,
+    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
+    OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + piece)
@@ -89,6 +98,9 @@ def _forward(
         v = tl.load(passing + 2 * h, there[:, None], 0.0)
         beyond = tl.where(there, 0.0, float("-inf"))[None, :]  # added, which is cheaper than to choose
         scores = tl.dot(q, tl.trans(k)) * (LOG2_E / D**0.5) + beyond  # [OWN, OTHERS]
+        if BIASED:
+            places = _places(head, first, own[:, None], key, others[None, :], room)
+            scores += tl.load(positions_ptr + places) * LOG2_E
         new_top = tl.maximum(top, tl.max(scores, 1))
         p = tl.math.exp2(scores - new_top[:, None])
         fade = tl.math.exp2(top - new_top)
@@ -105,9 +117,11 @@ def _forward(
 
 @triton.jit
 def _backward_queries(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, out_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
-    token_count,
-    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
+    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, positions_ptr,
+    out_ptr, sums_ptr, qkv_grad_ptr, shares_ptr, positions_grad_ptr,
+    token_count, room,
+    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
+    OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + piece)
@@ -138,11 +152,18 @@ def _backward_queries(
         k = tl.load(passing + h, there[:, None], 0.0)
         v = tl.load(passing + 2 * h, there[:, None], 0.0)
         beyond = tl.where(there, 0.0, float("-inf"))[None, :]
-        p = tl.math.exp2(tl.dot(q, tl.trans(k)) * (LOG2_E / D**0.5) - lse[:, None] + beyond)  # [OWN, OTHERS]
+        scores = tl.dot(q, tl.trans(k)) * (LOG2_E / D**0.5) - lse[:, None] + beyond  # [OWN, OTHERS]
+        if BIASED:
+            places = _places(head, first, own[:, None], key, others[None, :], room)
+            scores += tl.load(positions_ptr + places) * LOG2_E
+        p = tl.math.exp2(scores)
         of_p = tl.dot(grad, tl.trans(v))
         if DROPPED > 0:
             of_p *= _kept(a, b, first, own[:, None], key, others[None, :], DROPPED)
-        of_q = tl.dot((p * (of_p - along[:, None])).to(k.dtype), k, of_q)
+        of_scores = p * (of_p - along[:, None])
+        if BIASED:
+            tl.atomic_add(positions_grad_ptr + places, of_scores, sem="relaxed")  # zero beyond the piece
+        of_q = tl.dot(of_scores.to(k.dtype), k, of_q)
     qkv_grad_ptr += start.to(tl.int64) * 3 * h + head * D
     of_q *= 1 / D**0.5
     tl.store(qkv_grad_ptr + own_place, of_q, own_there[:, None])
@@ -151,9 +172,10 @@ def _backward_queries(
 
 @triton.jit
 def _backward_keys(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
-    token_count,
-    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
+    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, positions_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
+    token_count, room,
+    HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
+    OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + piece)
@@ -188,7 +210,11 @@ def _backward_keys(
         along, _ = tl.split(odd)
         lse = tl.where(there, lse, float("inf"))  # which makes p zero
         # Both transposed, [OWN, OTHERS], so that the next products take them from registers as they are.
-        p = tl.math.exp2(tl.dot(k, tl.trans(q)) * (LOG2_E / D**0.5) - lse[None, :])
+        scores = tl.dot(k, tl.trans(q)) * (LOG2_E / D**0.5) - lse[None, :]
+        if BIASED:
+            places = _places(head, query, others[:, None], first, own[None, :], room)
+            scores += tl.trans(tl.load(positions_ptr + places)) * LOG2_E
+        p = tl.math.exp2(scores)
         of_p, kept_p = tl.dot(v, tl.trans(grad)), p
         if DROPPED > 0:
             kept = _kept(a, b, query, others[None, :], first, own[:, None], DROPPED)
@@ -206,55 +232,67 @@ def _backward_keys(
 class _PackedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, qkv: Tensor, bias: Tensor, starts: Tensor, longest: int, seed: Tensor, dropped: int
+        ctx: Any,
+        qkv: Tensor,
+        bias: Tensor,
+        positions: Tensor | None,
+        starts: Tensor,
+        longest: int,
+        seed: Tensor,
+        dropped: int,
     ) -> Tensor:
         tokens, _, heads, d = qkv.shape
         out = qkv.new_empty(tokens, heads * d)
         # Of each token: log₂ of the softmax's denominator, and room for grad · out, which the first kernel of the
         # backward pass finds for the second; then nothing.
         sums = torch.empty(heads, tokens, 4, dtype=torch.float32, device=qkv.device)
-        _launch(_forward, FORWARD, (qkv, starts, seed, out, sums), qkv, starts, longest, dropped)
-        ctx.save_for_backward(qkv, starts, seed, out, sums)
-        ctx.longest, ctx.dropped, ctx.precision = longest, dropped, bias.dtype
+        launch = _Launch(qkv, starts, longest, dropped, room=None if positions is None else positions.shape[1])
+        launch(_forward, FORWARD, qkv, starts, seed, positions, out, sums)
+        ctx.save_for_backward(qkv, positions, starts, seed, out, sums)
+        ctx.launch, ctx.precision = launch, bias.dtype
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, starts, seed, out, sums = ctx.saved_tensors
+        qkv, positions, starts, seed, out, sums = ctx.saved_tensors
         grad, qkv_grad = grad.contiguous(), torch.empty_like(qkv)
-        blocks = max(triton.cdiv(ctx.longest, tiles.own) for tiles in (QUERIES, KEYS))
+        blocks = max(triton.cdiv(ctx.launch.longest, tiles.own) for tiles in (QUERIES, KEYS))
         shares = torch.zeros if QUERIES.own != KEYS.own else torch.empty  # the coarser leaves some of them out
         of_bias = shares(blocks * (len(starts) - 1), 3, *qkv.shape[2:], dtype=torch.float32, device=qkv.device)
-        inputs = (grad, qkv, starts, seed)
-        rest = (qkv, starts, ctx.longest, ctx.dropped)
-        _launch(_backward_queries, QUERIES, (*inputs, out, sums, qkv_grad, of_bias), *rest)
-        _launch(_backward_keys, KEYS, (*inputs, sums, qkv_grad, of_bias), *rest)
-        return qkv_grad, added_up(of_bias).flatten().to(ctx.precision), None, None, None, None
+        of_positions = None if positions is None else torch.zeros_like(positions)
+        inputs = (grad, qkv, starts, seed, positions)
+        ctx.launch(_backward_queries, QUERIES, *inputs, out, sums, qkv_grad, of_bias, of_positions)
+        ctx.launch(_backward_keys, KEYS, *inputs, sums, qkv_grad, of_bias)
+        return qkv_grad, added_up(of_bias).flatten().to(ctx.precision), of_positions, None, None, None, None
 
 
-def _launch(
-    kernel: Any,
-    tiles: Tiles,
-    tensors: tuple[Tensor, ...],
-    qkv: Tensor,
-    starts: Tensor,
-    longest: int,
-    dropped: int,
-) -> None:
+class _Launch:
     """One program for each block of rows, head and piece; those beyond a piece's end return at once."""
-    tokens, _, heads, d = qkv.shape
-    own, others, warps, stages = tiles
-    kernel[(triton.cdiv(longest, own), heads, len(starts) - 1)](
-        *tensors, tokens,
-        HEADS=heads, D=d, DROPPED=dropped, OWN=own, OTHERS=others, num_warps=warps, num_stages=stages,
-    )  # fmt: skip
+
+    def __init__(self, qkv: Tensor, starts: Tensor, longest: int, dropped: int, *, room: int | None) -> None:
+        self.tokens, _, self.heads, self.d = qkv.shape
+        self.pieces, self.longest, self.dropped, self.room = len(starts) - 1, longest, dropped, room
+
+    def __call__(self, kernel: Any, tiles: Tiles, *tensors: Tensor | None) -> None:
+        own, others, warps, stages = tiles
+        kernel[(triton.cdiv(self.longest, own), self.heads, self.pieces)](
+            *tensors, self.tokens, self.room or 0,
+            HEADS=self.heads, D=self.d, DROPPED=self.dropped, BIASED=self.room is not None,
+            OWN=own, OTHERS=others, num_warps=warps, num_stages=stages,
+        )  # fmt: skip
 
 
 def packed_attention(
-    qkv: Tensor, bias: Tensor, starts: Tensor, longest: int, seed: Tensor, dropout: float = 0.0
+    qkv: Tensor,
+    bias: Tensor,
+    starts: Tensor,
+    longest: int,
+    seed: Tensor,
+    dropout: float = 0.0,
+    positions: Tensor | None = None,
 ) -> Tensor:
-    """dropout(softmax(q·kᵀ/√d))·v within each piece.
+    """dropout(softmax(q·kᵀ/√d + positions))·v within each piece.
 
     Nothing is read back from the device, so that a CUDA graph can hold it.
 
@@ -266,10 +304,15 @@ def packed_attention(
         longest: no piece has more tokens.
         seed: one whole number on the device, from which the dropout follows.
         dropout: share of the softmax that is dropped, rounded to 256ths; what is kept grows to match.
+        positions: [heads, R, R], what is added to the score of a query and a key by their places; R is a multiple of
+            64 from `longest` on, and what lies beyond a piece's end is any number.
 
     Returns:
         [N, heads · d].
     """
     dropped = min(round(256 * dropout), 255)
-    result: Tensor = _PackedAttention.apply(qkv, bias, starts, longest, seed, dropped)  # type: ignore[no-untyped-call]
+    positions = None if positions is None else positions.float().contiguous()
+    result: Tensor = _PackedAttention.apply(  # type: ignore[no-untyped-call]
+        qkv, bias, positions, starts, longest, seed, dropped
+    )
     return result

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abalone.model.attention import PieceAttention, has_packed_kernels
+from abalone.model.attention import ROUND, PieceAttention, has_packed_kernels
 from abalone.model.packed import Packed
 from abalone.model.product import Product
 from abalone.model.weights import HalfWeights, LayerWeights, layer_parts
@@ -192,10 +192,12 @@ def _activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def _position_bias(model: Any, batch: Packed) -> Tensor | None:
-    """MPNet's relative positions, [heads, T, T]; the others have none."""
+    """MPNet's relative positions, [heads, R, R] as `PieceAttention` wants them; the others have none."""
     table = getattr(model.encoder, "relative_attention_bias", None)
     if table is None:
         return None
-    places = torch.arange(batch.longest, device=batch.starts.device)
-    bucket = model.encoder.relative_position_bucket(places.unsqueeze(0) - places.unsqueeze(1))
-    return F.embedding(bucket, table.weight).permute(2, 0, 1)
+    room = -(-batch.longest // ROUND) * ROUND
+    distances = torch.arange(1 - room, room, device=batch.starts.device)  # of a key from a query
+    bucket = model.encoder.relative_position_bucket(distances)
+    by_distance = F.embedding(bucket, table.weight).T  # [heads, 2R − 1]
+    return by_distance.unfold(1, room, 1).flip(1)  # query t has the keys at −t, 1 − t …
