@@ -22,6 +22,8 @@ def test_yaml_there_and_back(tmp_path):
 def test_yaml_names_only_what_differs(tmp_path):
     (tmp_path / "c.yaml").write_text("epochs: 3\nlearning_rate: 2e-5\n")  # a text, to YAML
     assert Config.from_yaml(tmp_path / "c.yaml") == Config(epochs=3, learning_rate=2e-5)
+    (tmp_path / "open.yaml").write_text("learning_rate: null\n")
+    assert Config.from_yaml(tmp_path / "open.yaml").learning_rate is None
     (tmp_path / "empty.yaml").write_text("")
     assert Config.from_yaml(tmp_path / "empty.yaml") == Config()
 
@@ -41,6 +43,7 @@ def test_yaml_names_only_what_differs(tmp_path):
         ("pooling: max", "pooling must be one of cls, mean, got 'max'"),
         ("patience: 0", "patience must be a whole number of epochs"),
         ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),
+        ("head_learning_rate: null", "head_learning_rate must be a number, got None"),
     ],
 )
 def test_bad_settings_are_named(tmp_path, text, message):

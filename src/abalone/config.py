@@ -43,7 +43,7 @@ class Config:
     epochs: int = 80  # contrastive: 80 in the paper; pointwise baselines: 10, 40 or 80
     batch_size: int = 32
     accumulation: int = 1  # batches per optimiser step
-    learning_rate: float = 5e-5  # of the encoder; the paper tries 5e-5 and 2e-5
+    learning_rate: float | None = 5e-5  # of the encoder; the paper tries 5e-5 and 2e-5. None: by the encoder's width
     head_learning_rate: float = 5e-5  # of everything else: heads and prototypes
     weight_decay: float = 0.01  # off biases and norms
     warmup: float = 0.05  # share of the steps
@@ -170,6 +170,7 @@ _LEAST: dict[str, float] = {
     "seed": 0,
 }
 _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
+_MAY_BE_LEFT_OPEN = ("learning_rate",)
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -186,6 +187,8 @@ def _check(config: Config) -> None:
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         default = field.default
+        if value is None and name in _MAY_BE_LEFT_OPEN:
+            continue
         if isinstance(default, bool) and not isinstance(value, bool):
             raise ValueError(f"{name} must be true or false, got {short(value)}")
         if isinstance(default, int | float) and not isinstance(default, bool):

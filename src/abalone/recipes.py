@@ -14,7 +14,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "pooling": "mean",
         "objective": "msc+10*bce",
         "epochs": 5,
-        "learning_rate": 1e-4,
+        "learning_rate": None,
         "head_learning_rate": 1e-3,
         "lexical": True,
         "neighbours": True,

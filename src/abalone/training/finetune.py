@@ -12,13 +12,13 @@ KEPT = "micro_f1"  # the epoch with the best one is kept, as in the paper
 
 
 def supervise(
-    objective: Objective, run: Run, stage: str, epochs: int, learning_rate: float
+    objective: Objective, run: Run, stage: str, epochs: int, learning_rate: float | None = None
 ) -> tuple[TextEncoder, LinearHead, History]:
     """Train an objective that has a layer for logits; the epoch with the best validation micro-F1 is kept.
 
     Args:
         stage: "training" or "finetuning", the name of its folder.
-        epochs, learning_rate: of this stage.
+        epochs, learning_rate: of this stage; the rate is that of the settings where none is given.
 
     Returns:
         The encoder, the layer, and the history.

@@ -171,7 +171,7 @@ def _train_stages(
     if name_features is not None:
         objective.start_prototypes_from(name_features)
     if objective.head is not None:
-        encoder, head, history = supervise(objective, run, "training", config.epochs, config.learning_rate)
+        encoder, head, history = supervise(objective, run, "training", config.epochs)
         return encoder, head, {"training": history}
     encoder, head, history = pretrain(objective, run)
     if config.classifier == "probe":
