@@ -21,9 +21,11 @@ HEADS, D = 2, 32
 LENGTHS = (1, 0, 37, 16, 70)
 
 
-@pytest.fixture(params=[(16, 32), (32, 16)], ids=["16x32", "32x16"])
-def small_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short pieces are several blocks, and rows and columns are cut differently."""
+@pytest.fixture(params=[(16, 32), (32, 16), None], ids=["16x32", "32x16", "as they are"])
+def every_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones too, so that short pieces are several blocks, and rows and columns are cut differently."""
+    if request.param is None:
+        return
     own, others = request.param
     monkeypatch.setattr(attention_kernels, "FORWARD", Tiles(own, others, 4, 1))
     monkeypatch.setattr(attention_kernels, "QUERIES", Tiles(others, own, 4, 1))
@@ -85,7 +87,7 @@ def _distance(got: Tensor, wanted: Tensor) -> float:
     return float((got.cpu().double() - wanted).norm() / wanted.norm())
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("every_tile")
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_values_and_gradients_are_those_of_plain_attention(dropout: float, *, biased: bool) -> None:
@@ -118,7 +120,7 @@ def test_values_and_gradients_are_those_of_plain_attention(dropout: float, *, bi
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp2")  # in rows beyond a piece's end, never stored
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("every_tile")
 def test_large_scores_stay_finite() -> None:
     qkv, starts = _batch()
     qkv[:, :2] *= torch.tensor([40.0, -40.0], device=DEVICE, dtype=DTYPE)[None, :, None, None]
