@@ -37,8 +37,9 @@ def table(bench: Bench, scored: dict[Composition, list[Scored]]) -> Table:
         ]
         took = seconds.get(composition.contender)
         lines.append(Line(composition.name, composition.name, (*cells, None if took is None else Value(took / first))))
+    several = f"mean over {len(bench.seeds)} seeds ± the sample standard deviation"
     caption = (
-        f"{bench.corpus.name}: F1 in percent, mean over {len(bench.seeds)} seeds ± the sample standard deviation. "
+        f"{bench.corpus.name}: F1 in percent, {several if len(bench.seeds) > 1 else 'one seed'}. "
         "Weights, temperatures and thresholds are fitted on validation; crosswise: fitted on one half of it and scored "
         f"on the other. Training time beside {NAMES[bench.contenders()[0]]}'s, of each the fastest seed."
     )
