@@ -140,3 +140,16 @@ def test_a_full_disk_leaves_both(too_large, folder):
     after = {path: path.read_bytes() for path in folder.iterdir()}
     after.pop(folder / "epoch-5.safetensors", None)  # whole, and the next one to be written removes it
     assert after == before
+
+
+def test_epochs_that_wait_at_the_same_time_are_apart_and_memory_is_used_again(tmp_path):
+    checkpoints, state = Checkpoints(tmp_path), weights(1)
+    places = set()
+    for epoch in range(1, 8):  # an odd epoch is the best by one measure, an even one by the other
+        state["weight"].fill_(epoch)
+        checkpoints.keep(epoch, state, {epoch - 1, epoch})
+        places |= {snapshot.tensors()["weight"].data_ptr() for snapshot in checkpoints._waiting.values()}
+    assert len(places) == 2
+    checkpoints.write(state, {}, {6, 7})
+    for epoch in (6, 7):
+        assert torch.equal(checkpoints.epoch(epoch)["weight"], weights(epoch)["weight"])

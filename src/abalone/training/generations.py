@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from abalone.training.checkpoint import DamagedError, check_tensors, load_tensors, save_tensors
+from abalone.training.snapshot import Snapshot
 
 RESUME = "resume.safetensors"  # all that is needed to go on
 BEFORE = "resume-before.safetensors"  # the same of the time before, should that one be damaged
@@ -34,20 +35,23 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._waiting: dict[int, dict[str, Tensor]] = {}
+        self._waiting: dict[int, Snapshot] = {}
+        self._free: list[Snapshot] = []  # whose memory the next epochs use again
         self._latest_epochs: set[int] = set()  # that the checkpoint we stand on needs
         self._latest_is_damaged = False
 
     def keep(self, epoch: int, state: Mapping[str, Tensor], wanted: Collection[int]) -> None:
         """Keep a copy of these tensors as they are now; of the epochs that wait, forget those not `wanted` any more."""
-        self._waiting = {waiting: kept for waiting, kept in self._waiting.items() if waiting in wanted}
-        self._waiting[epoch] = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        self._free += [self._waiting.pop(waiting) for waiting in self._waiting.keys() - set(wanted)]
+        snapshot = self._free.pop() if self._free else Snapshot()
+        snapshot.take(state)
+        self._waiting[epoch] = snapshot
 
     def write(self, state: Mapping[str, Tensor], notes: Mapping[str, Any], epochs: Collection[int]) -> None:
         """Write where the run stands, with the epochs that it needs; what is there now becomes the one before."""
         try:
             for epoch in sorted(self._waiting.keys() & set(epochs)):
-                save_tensors(self._file_of(epoch), self._waiting[epoch], {"epoch": epoch})
+                save_tensors(self._file_of(epoch), self._waiting[epoch].tensors(), {"epoch": epoch})
             save_tensors(
                 self.folder / RESUME,
                 state,
@@ -58,6 +62,7 @@ class Checkpoints:
             kept = "the last good one stays" if has_checkpoint(self.folder) else "nothing was saved before"
             reason = f"no checkpoint could be written ({error.strerror or error}); {kept}. Make room, and go on with "
             raise OSError(error.errno, reason + "resume=True.", error.filename) from error
+        self._free += self._waiting.values()
         self._waiting.clear()
         self._latest_is_damaged = False
         needed = {EPOCH.format(epoch) for epoch in self._latest_epochs | set(epochs)}
