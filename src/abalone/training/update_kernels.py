@@ -45,14 +45,21 @@ def _update(
         weight_ptr = _pointer(entry, 0, tl.float32) + places
         mean_ptr = _pointer(entry, 1, tl.float32) + places
         square_ptr = _pointer(entry, 2, tl.float32) + places
-        gradient = tl.load(gradient_ptr, given, 0.0).to(tl.float32) / divisor
+        slow_ptr = _pointer(entry, 5, tl.float32) + places
+        # All is asked for before anything is waited for or written, behind which the compiler would not move it up.
         rate = tl.load(rate_ptr)
-        mean = tl.load(mean_ptr, there, 0.0)
-        mean += (1 - beta1) * (gradient - mean)
-        square = tl.load(square_ptr, there, 0.0) * beta2 + (1 - beta2) * gradient * gradient
-        step = rate / tl.load(corrections_ptr).to(tl.float32)
-        root = tl.sqrt(square) / tl.sqrt(tl.load(corrections_ptr + 1).to(tl.float32)) + eps
+        of_mean = tl.load(corrections_ptr)
+        of_square = tl.load(corrections_ptr + 1)
         weight = tl.load(weight_ptr, there, 0.0)
+        mean = tl.load(mean_ptr, there, 0.0)
+        square = tl.load(square_ptr, there, 0.0)
+        if SLOW:
+            slow = tl.load(slow_ptr, there, 0.0)
+        gradient = tl.load(gradient_ptr, given, 0.0).to(tl.float32) / divisor
+        mean += (1 - beta1) * (gradient - mean)
+        square = square * beta2 + (1 - beta2) * gradient * gradient
+        step = rate / of_mean.to(tl.float32)
+        root = tl.sqrt(square) / tl.sqrt(of_square.to(tl.float32)) + eps
         weight = weight * (1 - rate * decay) - step * mean / root
         tl.store(mean_ptr, mean, there)
         tl.store(square_ptr, square, there)
@@ -60,8 +67,6 @@ def _update(
         if COPY:
             tl.store(_pointer(entry, 4, GRADIENT) + places, weight.to(GRADIENT), there)
         if SLOW:
-            slow_ptr = _pointer(entry, 5, tl.float32) + places
-            slow = tl.load(slow_ptr, there, 0.0)
             slow += towards * (weight - slow)
             tl.store(slow_ptr, slow, there)
             if COPY:
