@@ -1,8 +1,10 @@
 """The loop: it learns, it resumes to the bit, it stops where it should."""
 
+import errno
 import math
 import os
 import signal
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +18,7 @@ from abalone.data.tokens import tokenize
 from abalone.losses import LOSSES
 from abalone.model.encoder import load_encoder
 from abalone.model.feed import TokenFeed, make_batch
+from abalone.training import engine, generations
 from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
 from abalone.training.generations import BEFORE, RESUME, Checkpoints
@@ -178,6 +181,78 @@ def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, 
     run(resumed, feed, tmp_path, resume=True)
     assert_same(resumed, whole)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture
+def written_slowly_beside(monkeypatch):
+    """As on a GPU, on a disk so slow that a file takes as long as a few steps."""
+    save = generations.save_tensors
+
+    def saving(*arguments, **options):
+        time.sleep(0.05)
+        save(*arguments, **options)
+
+    monkeypatch.setattr(generations, "save_tensors", saving)
+    monkeypatch.setattr(engine, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
+
+
+@pytest.mark.usefixtures("written_slowly_beside")
+@pytest.mark.parametrize("stop_at", [1, 8])
+def test_written_beside_training_it_resumes_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
+    broken = make_objective(encoder_folder)
+    after_step, steps = broken.after_step, iter(range(1, 100))
+
+    def fail_in_time():
+        after_step()
+        if next(steps) > stop_at:
+            raise ZeroDivisionError
+
+    broken.after_step = fail_in_time
+    with pytest.raises(ZeroDivisionError):
+        run(broken, feed, tmp_path / "broken", make_plan(checkpoint_seconds=0))
+    assert load_tensors(tmp_path / "broken" / RESUME)[1]["standing"]["step"] == stop_at  # complete when we are told
+    whole, resumed = make_objective(encoder_folder), make_objective(encoder_folder)
+    expected = run(whole, feed, tmp_path / "whole")
+    torch.rand(stop_at)
+    standing = run(resumed, feed, tmp_path / "broken", resume=True)
+    assert_same(resumed, whole)
+    one, other = (Checkpoints(tmp_path / name).epoch(standing.epoch) for name in ("broken", "whole"))
+    assert all(torch.equal(one[key], other[key]) for key in other)
+    assert standing.best == expected.best
+
+
+@pytest.mark.usefixtures("written_slowly_beside")
+@pytest.mark.parametrize("when", ["between", "while it is written"])
+def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder, feed, tmp_path, monkeypatch):
+    objective = make_objective(encoder_folder)
+    place, name = (objective, "after_step") if when == "between" else (generations, "save_tensors")
+    original, calls = getattr(place, name), iter(range(1000))
+
+    def interrupt(*arguments, **options):
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        original(*arguments, **options)
+
+    monkeypatch.setattr(place, name, interrupt)
+    with pytest.raises(TrainingInterrupted, match=rf"stopped after step \d+; it can go on from {tmp_path}") as stopped:
+        run(objective, feed, tmp_path, make_plan(checkpoint_seconds=0))
+    assert f"step {load_tensors(tmp_path / RESUME)[1]['standing']['step']};" in str(stopped.value)
+    assert not list(tmp_path.glob(".*"))  # nothing unfinished
+
+
+@pytest.mark.usefixtures("written_slowly_beside")
+def test_written_beside_training_a_last_one_that_fails_is_no_success(encoder_folder, feed, tmp_path, monkeypatch):
+    save = generations.save_tensors
+
+    def saving(path, tensors, notes, **options):
+        if notes.get("standing", {}).get("epoch") == 3:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        save(path, tensors, notes, **options)
+
+    monkeypatch.setattr(generations, "save_tensors", saving)
+    with pytest.raises(OSError, match=r"no checkpoint could be written \(No space left on device\); the last good one"):
+        run(make_objective(encoder_folder), feed, tmp_path, make_plan(checkpoint_seconds=0))
+    assert load_tensors(tmp_path / RESUME)[1]["standing"]["epoch"] == 2
 
 
 def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(encoder_folder, feed, tmp_path):

@@ -1,11 +1,13 @@
 """The checkpoints of a stage: two are kept, each with the epochs it knew of, and the good one is found."""
 
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
+from abalone.training import generations
 from abalone.training.checkpoint import load_tensors
 from abalone.training.generations import BEFORE, RESUME, Checkpoints, has_checkpoint
 
@@ -140,3 +142,107 @@ def test_a_full_disk_leaves_both(too_large, folder):
     after = {path: path.read_bytes() for path in folder.iterdir()}
     after.pop(folder / "epoch-5.safetensors", None)  # whole, and the next one to be written removes it
     assert after == before
+
+
+def test_epochs_that_wait_at_the_same_time_are_apart_and_memory_is_used_again(tmp_path):
+    checkpoints, state = Checkpoints(tmp_path), weights(1)
+    places = set()
+    for epoch in range(1, 8):  # an odd epoch is the best by one measure, an even one by the other
+        state["weight"].fill_(epoch)
+        checkpoints.keep(epoch, state, {epoch - 1, epoch})
+        places |= {snapshot.tensors()["weight"].data_ptr() for snapshot in checkpoints._waiting.values()}
+    assert len(places) == 2
+    checkpoints.write(state, {}, {6, 7})
+    for epoch in (6, 7):
+        assert torch.equal(checkpoints.epoch(epoch)["weight"], weights(epoch)["weight"])
+
+
+class Gate:
+    """Lets files be written only when it is opened, and counts how many were asked for."""
+
+    def __init__(self, monkeypatch):
+        self.opened, self.asked, save = threading.Event(), threading.Semaphore(0), generations.save_tensors
+
+        def saving(*arguments, **options):
+            self.asked.release()
+            assert self.opened.wait(20)
+            save(*arguments, **options)
+
+        monkeypatch.setattr(generations, "save_tensors", saving)
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.opened.set()
+
+
+def test_beside_training_what_is_written_is_as_it_was_then(gate, tmp_path):
+    checkpoints, state = Checkpoints(tmp_path, beside=True), weights(10)
+    checkpoints.keep(1, weights(1), {1})
+    checkpoints.write(state, {"step": 10}, {1})
+    state["weight"].fill_(20)
+    checkpoints.keep(2, weights(2), {2})  # which does not take the memory of the first, though nobody waits for that
+    assert gate.asked.acquire(timeout=20)
+    assert not has_checkpoint(tmp_path)
+    gate.opened.set()
+    tensors, notes = checkpoints.read()  # waits
+    assert (notes["step"], notes["epochs"]) == (10, [1])
+    assert torch.equal(tensors["weight"], weights(10)["weight"])
+    assert torch.equal(checkpoints.epoch(1)["weight"], weights(1)["weight"])
+    checkpoints.write(state, {"step": 20}, {2})
+    assert torch.equal(checkpoints.epoch(2)["weight"], weights(2)["weight"])
+    assert [load_tensors(tmp_path / name)[1]["step"] for name in (RESUME, BEFORE)] == [20, 10]
+
+
+def test_beside_training_one_is_complete_before_the_next_is_begun(gate, tmp_path):
+    checkpoints = Checkpoints(tmp_path, beside=True)
+    checkpoints.write(weights(10), {"step": 10}, [])
+    threading.Timer(0.1, gate.opened.set).start()
+    checkpoints.write(weights(20), {"step": 20}, [])
+    assert gate.opened.is_set()
+    assert load_tensors(tmp_path / (BEFORE if (tmp_path / BEFORE).exists() else RESUME))[1]["step"] == 10
+    with checkpoints.completed_at_the_end():
+        pass
+    assert [load_tensors(tmp_path / name)[1]["step"] for name in (RESUME, BEFORE)] == [20, 10]
+
+
+@pytest.mark.parametrize("how", ["wait", "write", "epoch", "read", "keep"])
+def test_beside_training_a_full_disk_is_told_at_the_next_occasion(how, full_disk, tmp_path):
+    checkpoints = Checkpoints(tmp_path, beside=True)
+    checkpoints.write({"weight": torch.zeros(10_000)}, {"step": 40}, [])
+    threading.Event().wait(0.2 if how == "keep" else 0)  # that one does not wait for it
+    calls = {
+        "wait": checkpoints.wait,
+        "write": lambda: checkpoints.write(weights(50), {}, []),
+        "epoch": lambda: checkpoints.epoch(1),
+        "read": checkpoints.read,
+        "keep": lambda: checkpoints.keep(1, weights(1), {1}),
+    }
+    told = r"no checkpoint could be written \(File too large\); nothing was saved before\. Make room, and go on with"
+    with pytest.raises(OSError, match=told) as failure:
+        calls[how]()
+    assert failure.value.filename == str(tmp_path / RESUME)
+    checkpoints.wait()  # told once
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_after_a_failure_the_next_one_has_the_epochs_it_needs(beside, monkeypatch, tmp_path):
+    checkpoints, save = Checkpoints(tmp_path, beside=beside), generations.save_tensors
+    checkpoints.keep(1, weights(1), {1})
+    with monkeypatch.context() as patch:
+        patch.setattr(generations, "save_tensors", lambda *_, **__: save(Path("/proc/none/at all"), {}, {}))
+        with pytest.raises(OSError, match="no checkpoint could be written"):
+            (checkpoints.write(weights(10), {}, {1}), checkpoints.wait())
+    checkpoints.keep(2, weights(2), {1, 2})
+    checkpoints.write(weights(20), {}, {1, 2})
+    assert [checkpoints.epoch(epoch)["weight"][0] for epoch in (1, 2)] == [1, 2]
+
+
+def test_an_error_of_training_goes_before_one_of_writing(full_disk, tmp_path):
+    checkpoints = Checkpoints(tmp_path, beside=True)
+    checkpoints.write({"weight": torch.zeros(10_000)}, {"step": 40}, [])
+    with pytest.raises(ZeroDivisionError), checkpoints.completed_at_the_end():
+        raise ZeroDivisionError
+    assert names(tmp_path) == set()

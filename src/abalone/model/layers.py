@@ -17,7 +17,7 @@ from torch import Tensor
 from abalone.model.attention import ROUND, PieceAttention, has_packed_kernels
 from abalone.model.packed import Packed
 from abalone.model.product import Product
-from abalone.model.weights import HalfWeights, LayerWeights, layer_parts
+from abalone.model.weights import HalfWeights, LayerWeights, RowGradients, layer_parts
 
 Projection = tuple[Product, Tensor]  # with its bias
 
@@ -60,17 +60,16 @@ def packed_states(model: Any, batch: Packed, *, firsts_only: bool = False, halve
         dtype=dtype,
         seeds=_seeds(len(parts), batch, dtype),
     )
+    if halves is not None and halves.dtype is not dtype:
+        halves = None
     with torch.autocast(device, enabled=False):
-        embedded = _embedded(model, batch, settings)
+        embedded = _embedded(model, batch, settings, None if halves is None else halves.row_gradients)
         states = States(embedded, embedded.to(dtype))
         dropout = config.attention_probs_dropout_prob if model.training else 0.0
         width = None if settings.seeds is None else embedded.shape[1] // settings.heads
         attention = PieceAttention(batch, dtype, bias=_position_bias(model, batch), dropout=dropout, width=width)
         for number, part in enumerate(parts):
-            if halves is not None and halves.dtype is dtype:
-                weights = halves.layers[number]
-            else:
-                weights = part.weights(dtype, fused=batch.starts.is_cuda)
+            weights = part.weights(dtype, fused=batch.starts.is_cuda) if halves is None else halves.layers[number]
             of_firsts = firsts_only and number == len(parts) - 1
             states = (_layer_of_firsts if of_firsts else _layer)(states, weights, attention, settings, number)
     return states.whole
@@ -83,17 +82,25 @@ def _seeds(layers: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
     return torch.randint(2**62, (layers, 3), device=batch.starts.device)
 
 
-def _embedded(model: Any, batch: Packed, settings: Settings) -> Tensor:
+def _embedded(model: Any, batch: Packed, settings: Settings, gradients: RowGradients | None) -> Tensor:
     """[N, h], in full precision."""
     if batch.tokens.is_floating_point():
         return batch.tokens
     parts = model.embeddings
+    words, positions = parts.word_embeddings, parts.position_embeddings
     # Where padding has a place of its own in the table of positions, counting begins after it.
-    first = 0 if parts.position_embeddings.padding_idx is None else parts.position_embeddings.padding_idx + 1
-    states = parts.word_embeddings(batch.tokens)
-    if hasattr(parts, "token_type_embeddings"):
-        states = states + parts.token_type_embeddings.weight[0]
-    states = states + F.embedding(batch.positions + first, parts.position_embeddings.weight)
+    places = batch.positions + (0 if positions.padding_idx is None else positions.padding_idx + 1)
+    kind = parts.token_type_embeddings.weight[0] if hasattr(parts, "token_type_embeddings") else None
+    if gradients is not None:
+        from abalone.model.embedding_kernels import embedding_sum
+
+        tables = words.weight, positions.weight
+        states = embedding_sum(*tables, kind, batch.tokens, places, into=gradients, padding=words.padding_idx)
+    else:
+        states = words(batch.tokens)
+        if kind is not None:
+            states = states + kind
+        states = states + F.embedding(places, positions.weight)
     norm = parts.LayerNorm
     states = F.layer_norm(states, norm.weight.shape, norm.weight, norm.bias, norm.eps)
     return F.dropout(states, settings.dropout) if settings.dropout > 0 else states

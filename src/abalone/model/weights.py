@@ -83,6 +83,29 @@ def layer_parts(layer: Any) -> LayerParts:
     return LayerParts(*projections, output, layer.intermediate.dense, layer.output.dense, norm, layer.output.LayerNorm)
 
 
+def embedding_tables(model: Any) -> list[Tensor]:
+    """Word and position vectors of one of the `FAMILY`; none where it is given states in their place."""
+    parts = model.embeddings
+    return [parts.word_embeddings.weight, parts.position_embeddings.weight] if hasattr(parts, "word_embeddings") else []
+
+
+class RowGradients(NamedTuple):
+    """The gradient of tables of which a batch reads few rows: as many rows as all tables have, end to end.
+
+    A backward pass adds to it and marks the rows; whoever uses it leaves it zero, and the marks too. One backward
+    pass, then an update.
+    """
+
+    sums: Tensor  # [rows, h], full precision
+    touched: Tensor  # [rows], 1 where anything was added
+
+    @classmethod
+    def of(cls, tables: list[Tensor]) -> "RowGradients":
+        """Zeros for these tables."""
+        sums = torch.zeros(sum(map(len, tables)), tables[0].shape[1], device=tables[0].device)
+        return cls(sums, torch.zeros(len(sums), dtype=torch.uint8, device=sums.device))
+
+
 class Half(NamedTuple):
     """A parameter, its copy in half precision, and where the gradient of the copy comes."""
 
@@ -107,6 +130,8 @@ class HalfWeights:
         self.layers: list[LayerWeights] = []
         self.matrices: list[Half] = []
         self._biases: list[tuple[Tensor, Tensor, slice]] = []
+        self.tables = embedding_tables(model)
+        self.row_gradients: RowGradients | None = None  # where those of the tables come, if an update wants them there
         layers = [layer_parts(layer) for layer in model.encoder.layer]
         matrices = [[[p.query, p.key, p.value], [p.output], [p.up], [p.down]] for p in layers]
         joined = [[module.weight for module in modules] for groups in matrices for modules in groups]

@@ -6,7 +6,7 @@ It knows of batches, steps, epochs and checkpoints; what is minimised, and what 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,8 @@ def train(
     if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
         training.restore()
     ranks.make_equal(objective)
-    with finish_step_first() as interruption, own_stream(accelerator.device):
+    at_the_end = training.checkpoints.completed_at_the_end()
+    with finish_step_first() as interruption, own_stream(accelerator.device), at_the_end:
         while not training.finished:
             training.epoch(interruption)
             training.end_epoch(measure)
@@ -116,7 +117,7 @@ class _Training:
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
         self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
-        self.standing, self.checkpoints = Standing(), Checkpoints(folder)
+        self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=accelerator.device.type == "cuda")
         objective.to(accelerator.device)
         self.step = Step(
             objective,
@@ -210,10 +211,13 @@ class _Training:
         stop, due = self.ranks.any(interruption.asked, due)
         if stop or due:
             self.save()
-            # Somebody may have asked meanwhile. And a rank that left before the main one has written would have the
-            # launcher end that one too.
+            if stop or now:
+                self.checkpoints.wait()
             stop, terminated = self.ranks.any(interruption.asked, interruption.terminated)
-            if stop:
+            if stop:  # since before, or meanwhile
+                # A rank that left before the main one has written would have the launcher end that one too.
+                self.checkpoints.wait()
+                self.ranks.wait()
                 interruption.join_in(terminated=terminated)  # whichever rank was told
                 interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
 
@@ -247,6 +251,8 @@ class _Training:
         """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
         step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
         at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
+        with suppress(OSError):  # there is a worse error to tell of
+            self.checkpoints.wait()
         saved = has_checkpoint(self.folder)
         kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
         raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")

@@ -16,7 +16,7 @@ from abalone.model.heads import LabelAttention, ProjectionHead, Prototypes
 from abalone.model.momentum import MomentumEncoder
 from abalone.model.packed import Packed
 from abalone.model.queue import MemoryQueue
-from abalone.model.weights import HalfWeights, is_packable
+from abalone.model.weights import HalfWeights, RowGradients, is_packable
 from abalone.ranks import ALONE, Ranks
 from abalone.training.capture import Aside
 from abalone.training.update import MatrixUpdate
@@ -114,19 +114,26 @@ class Objective(nn.Module):
     def after_step(self) -> None:
         """The weights have moved: the slow encoder follows, and what is kept in half precision."""
         if self.slow is not None and self.projection is not None:
-            done = self.encoder.halves.matrices if self._updates_matrices and self.encoder.halves is not None else []
-            self.slow.update(_Projected(self.encoder, self.projection), done=[half.parameter for half in done])
+            halves = self.encoder.halves if self._updates_matrices else None
+            done = [] if halves is None else [half.parameter for half in halves.matrices]
+            if halves is not None and halves.row_gradients is not None:
+                done += halves.tables
+            self.slow.update(_Projected(self.encoder, self.projection), done=done)
         self.refresh_half_weights(matrices=not self._updates_matrices)
 
     def take_matrix_update(self, adamw: torch.optim.AdamW) -> MatrixUpdate | None:
         """What moves the encoder's matrices, with their copies and the slow encoder's, in the place of `adamw`.
 
+        Word and position vectors too, where their rows begin at round places; they are given a place for gradients.
         None where weights are not kept in half precision, Triton is missing, or rows begin at odd places.
         """
         fast = self.encoder.halves
         if fast is None or find_spec("triton") is None or self.encoder.hidden_size % 8:
             return None
         self._updates_matrices = True
+        trained = all(parameter.requires_grad for parameter in self.encoder.model.parameters())
+        if trained and fast.tables and self.encoder.hidden_size % 16 == 0:
+            fast.row_gradients = RowGradients.of(fast.tables)
         slow = None if self.slow is None else next(_text_encoders(self.slow)).halves
         return MatrixUpdate(adamw, fast, slow, 0.0 if self.slow is None else self.slow.momentum)
 

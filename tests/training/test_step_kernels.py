@@ -1,0 +1,136 @@
+"""Whole steps in which our kernels move matrices and tables, against those in which torch moves the tables."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from abalone.config import Config
+from abalone.data.tokens import tokenize
+from abalone.model import weights
+from abalone.model.encoder import load_encoder
+from abalone.model.feed import Batch, TokenFeed, make_batch
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if DEVICE.type == "cpu":
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
+    pytest.importorskip("triton")
+from abalone.training.capture import own_stream  # noqa: E402
+from abalone.training.engine import Plan, parameter_groups  # noqa: E402
+from abalone.training.objectives import Objective  # noqa: E402
+from abalone.training.processes import make_accelerator  # noqa: E402
+from abalone.training.step import Step  # noqa: E402
+
+LABELS, BATCH = 5, 8
+PLAN = Plan(epochs=1, batch_size=BATCH, learning_rate=3e-3, head_learning_rate=3e-3, schedule="cosine", clip=0.5)
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory):
+    return tiny.save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def feed(encoder_folder):
+    texts, labels = tiny.corpus(44, labels=LABELS)
+    return TokenFeed(tokenize(texts, load_encoder(encoder_folder)[1], cache=None), labels, max_length=20)
+
+
+class Training:
+    """An objective and its step, with our kernels on a CPU too."""
+
+    def __init__(self, encoder_folder, feed, name="msc"):
+        torch.manual_seed(0)
+        encoder, _ = load_encoder(encoder_folder, "mean", dropout=0.0)
+        for parameter in encoder.parameters():
+            parameter.data = parameter.data.clone()  # in a file they may lie anywhere
+        self.objective = Objective(encoder, LABELS, name, Config(queue_size=16, projection_dim=8))
+        self.objective.to(DEVICE).train()
+        groups = parameter_groups(self.objective, PLAN)
+        accelerator = make_accelerator(DEVICE.type, "bf16")
+        options = {"clip": PLAN.clip, "batch_size": BATCH, "lengths": feed.lengths}
+        self.step = Step(self.objective, groups, accelerator, **options)
+        if DEVICE.type == "cpu":
+            for group in self.step.adamw.param_groups:
+                group["lr"] = torch.tensor(group["lr"])
+            self.objective.keep_half_weights(torch.bfloat16)
+            self.step._matrices = self.objective.take_matrix_update(self.step.adamw)
+        self.feed, self.losses = feed, []
+
+    @property
+    def rows(self):
+        return self.objective.encoder.halves.row_gradients
+
+    def run(self, batches):
+        self.step.begin(0, 0.0)
+        with own_stream(DEVICE):
+            for rows in batches:
+                batch = make_batch(self.feed, rows)
+                if DEVICE.type == "cuda":
+                    batch = Batch(batch.documents.pinned(), batch.labels.pin_memory())
+                self.step(batch, rate=1.0)
+                if self.rows is not None:
+                    assert not self.rows.sums.any()
+                    assert not self.rows.touched.any()
+                self.losses.append(self.step.read().loss_sum)
+        return self
+
+
+@pytest.mark.parametrize("name", ["msc", "bce"])
+def test_the_same_steps_as_with_torch_for_the_tables(name, encoder_folder, feed, monkeypatch):
+    batches = np.split(np.arange(len(feed)), range(BATCH, len(feed), BATCH))  # the last one is smaller
+    ours = Training(encoder_folder, feed, name)
+    assert ours.rows is not None
+    ours.run(batches)
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "embedding_tables", lambda _: [])
+        theirs = Training(encoder_folder, feed, name)
+        assert theirs.rows is None
+        theirs.run(batches)
+    before = load_encoder(encoder_folder)[0].model.embeddings.to(DEVICE)
+    torch.testing.assert_close(torch.tensor(ours.losses), torch.tensor(theirs.losses), rtol=1e-3, atol=1e-3)
+    expected = theirs.objective.state_dict()
+    for key, value in ours.objective.state_dict().items():
+        if "embeddings.w" in key or "embeddings.p" in key:
+            start = before.get_parameter(key.split("embeddings.", 1)[1])
+            moved = (expected[key] - start).norm()
+            assert moved > 0
+            assert (value - expected[key]).norm() < 0.03 * moved, key  # AdamW makes much of what rounding leaves
+    parameters = [dict(training.objective.named_parameters()) for training in (ours, theirs)]
+    states = [training.step.adamw.state for training in (ours, theirs)]
+    for key, parameter in parameters[0].items():
+        if parameter.requires_grad:
+            mine, other = states[0][parameter], states[1][parameters[1][key]]
+            assert mine.keys() == other.keys()
+            assert float(mine["step"]) == float(other["step"]) == len(batches)
+            torch.testing.assert_close(mine["exp_avg"], other["exp_avg"], rtol=2e-2, atol=2e-4)
+
+
+def test_a_step_with_a_gradient_that_is_no_number_leaves_nothing_behind(encoder_folder, feed):
+    ours = Training(encoder_folder, feed)
+    ours.run([np.arange(BATCH)])
+    before = {name: value.clone() for name, value in ours.objective.encoder.state_dict().items()}
+    norm = ours.objective.encoder.model.embeddings.LayerNorm.weight
+    hook = norm.register_hook(lambda gradient: gradient * float("nan"))
+    ours.run([np.arange(BATCH, 2 * BATCH)])  # looks at the rows
+    hook.remove()
+    assert all(torch.equal(value, before[name]) for name, value in ours.objective.encoder.state_dict().items())
+    assert ours.step.read().wrong_gradient == 1
+    ours.run([np.arange(BATCH)])
+    words = "model.embeddings.word_embeddings.weight"
+    assert not torch.equal(ours.objective.encoder.state_dict()[words], before[words])
+    assert ours.objective.encoder.state_dict()[words].isfinite().all()
+
+
+def test_a_frozen_encoder_keeps_its_tables(encoder_folder, feed):
+    torch.manual_seed(0)
+    encoder, _ = load_encoder(encoder_folder)
+    encoder.model.embeddings.requires_grad_(False)
+    objective = Objective(encoder, LABELS, "bce", Config()).to(DEVICE)
+    objective.keep_half_weights(torch.bfloat16)
+    adamw = torch.optim.AdamW(parameter_groups(objective, PLAN))
+    assert objective.take_matrix_update(adamw) is not None
+    assert encoder.halves.row_gradients is None
