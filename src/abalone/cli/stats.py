@@ -28,7 +28,8 @@ def stats(
     **reading: Any,
 ) -> None:
     """Show what a corpus looks like: sizes, labels, and the shape of its tail."""
-    from abalone.report.tail import draw_tail, picture_format
+    from abalone.report.picture import picture_format
+    from abalone.report.tail import draw_tail
 
     if plot is not None:
         picture_format(plot)  # before the long work rather than after it
