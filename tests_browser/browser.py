@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,12 @@ FLAGS = (
 )
 PATIENCE = 20.0  # seconds to wait for something to appear
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
+AT_REST = 0.6  # seconds, after which what moves on a page has come to rest
+PICTURE_SCALE = 0.625  # of the two pixels a CSS pixel
+BOUNDS = """
+const edges = [arguments[0], arguments[1]].map((css) => document.querySelector(css).getBoundingClientRect());
+return [edges[0].top + scrollY, edges[1].bottom + scrollY, innerWidth];
+"""
 
 
 class Browser:
@@ -94,6 +101,14 @@ class Browser:
         path = SCREENSHOTS / f"{name}.png"
         path.write_bytes(b64decode(taken["data"]))
         return path
+
+    def photograph(self, path: Path, first: str, last: str) -> None:
+        """Write a picture of the page from one element to another, for the documentation."""
+        time.sleep(AT_REST)
+        top, bottom, width = self.run(BOUNDS, first, last)
+        clip = {"x": 0, "y": max(0, top), "width": width, "height": bottom + 14 - top, "scale": PICTURE_SCALE}
+        asked = {"captureBeyondViewport": True, "clip": clip}
+        path.write_bytes(b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"]))
 
     def console_errors(self) -> list[str]:
         """Warnings and errors in the console since the window opened: scripts, resources, security policy."""

@@ -8,19 +8,13 @@ The second run of the page is the one in front. Needs what `make test-browser` i
 
 import sys
 import tempfile
-import time
-from base64 import b64decode
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests_browser"))
 from browser import Browser  # type: ignore[import-not-found]
 
-WIDTH, SCALE = 1180, 0.625  # CSS pixels, and pictures of 1475 pixels
+WIDTH = 1180  # CSS pixels, in pictures of 1475 pixels
 LABEL = "6"  # of the map
-BOUNDS = """
-const edges = [arguments[0], arguments[1]].map((css) => document.querySelector(css).getBoundingClientRect());
-return [edges[0].top + scrollY, edges[1].bottom + scrollY];
-"""
 CHOOSE_LABEL = """
 const choice = document.getElementById("map-colour");
 choice.value = arguments[0];
@@ -49,24 +43,15 @@ def photograph(page: Path, folder: Path) -> None:
             browser.find("#tail")
             browser.run("document.querySelectorAll('[name=run]')[1].click()")
             browser.run("document.querySelector('nav').style.position = 'static'")
-            _take(browser, folder / "report-comparison.png", "body", "#versus")
-            _take(browser, folder / "report-tail.png", "#tail", "#thirds")
-            _take(browser, folder / "report-documents.png", "#confusion", "#worst .worst > li:nth-child(2)")
+            browser.photograph(folder / "report-comparison.png", "body", "#versus")
+            browser.photograph(folder / "report-tail.png", "#tail", "#thirds")
+            browser.photograph(folder / "report-documents.png", "#confusion", "#worst .worst > li:nth-child(2)")
             browser.prefer("dark")
             browser.run(CHOOSE_LABEL, LABEL)
             browser.run(POINT_AT_A_DOCUMENT, LABEL)
-            _take(browser, folder / "report-map.png", "#map", "#map")
+            browser.photograph(folder / "report-map.png", "#map", "#map")
         finally:
             browser.close()
-
-
-def _take(browser: Browser, path: Path, first: str, last: str) -> None:
-    """The page from one element to another."""
-    time.sleep(0.6)  # what moves has come to rest
-    top, bottom = browser.run(BOUNDS, first, last)
-    clip = {"x": 0, "y": max(0, top), "width": WIDTH, "height": bottom + 14 - top, "scale": SCALE}
-    asked = {"captureBeyondViewport": True, "clip": clip}
-    path.write_bytes(b64decode(browser.driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"]))
 
 
 if __name__ == "__main__":

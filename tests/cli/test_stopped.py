@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from abalone.training.checkpoint import DamagedError, check_tensors
 from striking import start, unfinished
+from train_command import reached
 from victims import assert_same_model, train, undisturbed, workshop
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -23,8 +23,9 @@ def shop(tmp_path_factory):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     output, stage = tmp_path / "model", tmp_path / "model.training" / "pretraining"
+    checkpoint = stage / "resume.safetensors"
     process = start(train(shop, output), shop / "log")
-    while _step(stage) < 3:
+    while reached(checkpoint) < 3:
         assert process.exitcode is None, (shop / "log").read_text()
         time.sleep(0.002)
     for _ in range(2):  # as `timeout` does
@@ -32,17 +33,10 @@ def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     process.join()
     told = (shop / "log").read_text()
     assert process.exitcode == status, told
-    stopped = f"Pre-training stopped after step {_step(stage)}; it can go on from {stage}"
+    stopped = f"Pre-training stopped after step {reached(checkpoint)}; it can go on from {stage}"
     assert told.endswith(f"{stopped}\n  Run the same command with --resume to go on.\n")
     assert "Traceback" not in told
     assert unfinished(tmp_path) == []
     assert not output.exists()
     undisturbed(train(shop, output, "--resume"), shop)
     assert_same_model(output, shop / "expected")
-
-
-def _step(stage) -> int:
-    try:
-        return check_tensors(stage / "resume.safetensors")["standing"]["step"]
-    except (FileNotFoundError, DamagedError):  # not yet, or replaced while it was read
-        return 0

@@ -2,41 +2,26 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 import tiny
+import train_command
 from abalone import AbaloneClassifier
-from abalone.cli import app
 from together import environment, free_port
+from train_command import PATIENCE, command, run, starter, wait_for_step
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
-SETTINGS = {
-    "objective": "msc",
-    "lexical": False,
-    "pooling": "mean",
-    "max_length": 16,
-    "queue_size": 32,
-    "projection_dim": 16,
+SETTINGS = train_command.SETTINGS | {
     "epochs": 4,  # of 7 steps, the last with 4 documents
     "batch_size": 16,
     "dropout": 0.0,  # which is drawn otherwise in each process
-    "learning_rate": 2e-3,
-    "head_learning_rate": 2e-3,
-    "precision": "fp32",
-    "device": "cpu",
-    "checkpoint_seconds": 0,
 }
-PATIENCE = 120  # seconds that a slow machine may take
 TORCHRUN = ("torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}")
 ACCELERATE = (
     *("accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"),
@@ -50,53 +35,16 @@ def workshop(tmp_path_factory):
     folder = tiny.workshop(tmp_path_factory.mktemp("workshop"), {"train": 100, "val": 40}, SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
-        result = CliRunner().invoke(app, words(folder, folder / "alone"))
+        result = run(*command(folder, folder / "alone"))
     assert result.exit_code == 0, result.output
     return folder
 
 
-def words(workshop: Path, output: Path, *options: str) -> list[str]:
-    config = ["--config", str(workshop / "config.yaml")]
-    return ["train", str(workshop / "papers.jsonl"), "-o", str(output), *config, *options]
-
-
 @pytest.fixture
-def start(workshop):
-    """Starts a process; none outlives its test."""
-    with ExitStack() as processes:
-
-        def started(*launcher: str, arguments: list[str], **variables: str) -> subprocess.Popen[str]:
-            program = ["-m", *launcher, "-m", "abalone"] if launcher else ["-m", "abalone"]
-            process = subprocess.Popen(
-                [sys.executable, *program, *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "ABALONE_CACHE": str(workshop / "cache"), **variables},
-            )
-            processes.enter_context(process)
-            processes.callback(process.kill)
-            return process
-
-        yield started
-
-
-def wait_for_step(process: subprocess.Popen[str], checkpoint: Path, step: int) -> None:
-    """Until the checkpoint of that step, or of a later one, is on the disk."""
-    deadline = time.monotonic() + PATIENCE
-    while not (checkpoint.exists() and step_of(checkpoint) >= step):
-        assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
-        assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
-        time.sleep(0.005)
-
-
-def step_of(checkpoint: Path) -> int:
-    try:
-        content = checkpoint.read_bytes()  # at once, since it may be replaced at any time
-    except FileNotFoundError:  # in the moment in which it becomes the one before
-        return -1
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return int(json.loads(header["__metadata__"]["notes"])["standing"]["step"])
+def start(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+    with starter() as start:
+        yield start
 
 
 def assert_same_answers(workshop: Path, output: Path) -> None:
@@ -120,7 +68,7 @@ def assert_told_once(told: str, printed: str, output: Path) -> None:
 
 def test_accelerate_makes_the_model_that_one_process_makes(start, workshop, tmp_path):
     output = tmp_path / "model"
-    process = start(*ACCELERATE, arguments=words(workshop, output))
+    process = start(*ACCELERATE, arguments=command(workshop, output))
     printed, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert_told_once(told, printed, output)
@@ -132,7 +80,7 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     folder = tmp_path / "model.training"
     port = free_port()
     survivor, victim = (
-        start(arguments=words(workshop, output), **environment(index, 2, port)) for index in range(2)
+        start(arguments=command(workshop, output), **environment(index, 2, port)) for index in range(2)
     )  # without a launcher, which would end the survivor
     wait_for_step(survivor, folder / "pretraining" / "resume.safetensors", 10)
     victim.kill()
@@ -145,7 +93,7 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     assert "Traceback" not in told
     assert not output.exists()
 
-    process = start(*TORCHRUN, arguments=words(workshop, output, "--resume"))
+    process = start(*TORCHRUN, arguments=command(workshop, output, "--resume"))
     printed, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert_told_once(told, printed, output)
@@ -164,7 +112,7 @@ def test_torchrun_predicts_what_one_process_predicts(start, workshop, tmp_path):
         lines = [line for part in sorted(output.glob("part-*")) for line in part.read_text().splitlines()]
         return [json.loads(line)["probabilities"] for line in lines]
 
-    assert CliRunner().invoke(app, predict(tmp_path / "one")).exit_code == 0
+    assert run(*predict(tmp_path / "one")).exit_code == 0
     process = start(*TORCHRUN, arguments=predict(tmp_path / "two"))
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -314,7 +315,14 @@ def test_the_default_folder(
 ) -> None:
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path))
     tokenize(TEXTS, tokenizer)
-    assert only_file(tmp_path / "tokens").suffix == ".safetensors"
+    file = only_file(tmp_path / "tokens")
+    assert file.suffix == ".safetensors"
+    os.utime(file, (0, 0))
+    tokenize(TEXTS, tokenizer)  # so that it counts as used
+    assert time.time() - file.stat().st_mtime < 60
+    os.utime(file, (0, 0))
+    tokenize(TEXTS[:1], tokenizer)
+    assert only_file(tmp_path / "tokens") != file
 
 
 @pytest.mark.parametrize("cached", [True, False])

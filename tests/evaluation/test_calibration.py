@@ -60,8 +60,19 @@ def test_a_group_without_positives_takes_the_temperature_of_all_labels():
     truth[:, 3] = True
     together = fit_temperatures(logits, truth, np.zeros(4, dtype=int)).temperatures[0]
     calibration = fit_temperatures(logits, truth, groups)
-    assert calibration.temperatures[1:] == pytest.approx([together] * 3)
+    assert calibration.temperatures[1:] == pytest.approx([calibration.temperatures[1]] * 3)
+    assert calibration.temperatures[1] == pytest.approx(together, rel=0.01)  # a group of its own has its own prior
     assert calibration.temperatures[0] == pytest.approx(2.0, rel=0.1)
+
+
+@pytest.mark.parametrize("documents", [1, 4, 40])
+def test_a_split_that_is_told_apart_wholly_leaves_some_doubt(documents):
+    truth = np.tile([[True, False]], (documents, 1))
+    logits = np.where(truth, 2.0, -2.0)
+    temperature = fit_temperatures(logits, truth, np.zeros(2, dtype=int)).temperatures[0]
+    assert 0.2 < temperature < 1
+    more = fit_temperatures(np.tile(logits, (2, 1)), np.tile(truth, (2, 1)), np.zeros(2, dtype=int)).temperatures[0]
+    assert more < temperature  # the prior wanes with what there is to learn from
 
 
 def test_nothing_to_learn_from_changes_nothing():

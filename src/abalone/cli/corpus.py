@@ -1,8 +1,10 @@
 """How every command is told its data: the same argument and options, read by the same function."""
 
+import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -10,6 +12,8 @@ from abalone.data.errors import printable
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or the name of a known corpus.")]
 DataPath = Annotated[
@@ -35,12 +39,12 @@ SkipBadRows = Annotated[
 def read_corpus(
     data: str,
     *,
-    path: Path | None = None,
-    text_column: list[str] | None = None,
-    label_column: list[str] | None = None,
-    split_column: str | None = None,
-    label_separator: str | None = None,
-    skip_bad_rows: bool = False,
+    path: DataPath = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    label_separator: LabelSeparator = None,
+    skip_bad_rows: SkipBadRows = False,
 ) -> "Corpus":
     """The corpus that a person means by these options.
 
@@ -58,6 +62,22 @@ def read_corpus(
         label_separator=label_separator,
         skip_bad_rows=skip_bad_rows,
     )
+
+
+READING = {
+    name: parameter
+    for name, parameter in inspect.signature(read_corpus).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
+"""The options of `read_corpus`, by name."""
+
+
+def reads_corpus(command: Command) -> Command:
+    """Show a command's `**reading` to typer as the options of `read_corpus`, so that they are listed there alone."""
+    signature = inspect.signature(command)
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    command.__signature__ = signature.replace(parameters=[*own, *READING.values()])  # type: ignore[attr-defined]
+    return command
 
 
 def one_or_several(columns: list[str] | None) -> str | list[str] | None:

@@ -9,23 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import (
-    Data,
-    DataPath,
-    LabelColumn,
-    LabelSeparator,
-    SkipBadRows,
-    SplitColumn,
-    TextColumn,
-    one_or_several,
-    read_and_tell,
-)
+from abalone.cli.corpus import Data, one_or_several, read_and_tell, reads_corpus
 from abalone.data.errors import printable
 
 SHOWN = 10  # labels at the bad end of the per-label table
 
 
 @app.command()
+@reads_corpus
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder.")],
     data: Data,
@@ -35,12 +26,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
-    path: DataPath = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    label_separator: LabelSeparator = None,
-    skip_bad_rows: SkipBadRows = False,
+    **reading: Any,
 ) -> None:
     """Score a model on one split of DATA: overall, by thirds of the labels, and label by label."""
     from abalone.classifier import AbaloneClassifier
@@ -51,16 +37,9 @@ def evaluate(
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
-    options: dict[str, Any] = {
-        "text_column": text_column,
-        "label_column": label_column,
-        "split_column": split_column,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     classifier = AbaloneClassifier.from_pretrained(model, device=device)
     trained_on = classifier.predictor_.story.get("provenance", {})
-    name, split, texts, labels = to_score(data, split, trained_on.get("sha256"), path=path, **options)
+    name, split, texts, labels = to_score(data, split, trained_on.get("sha256"), **reading)
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
     classifier.predictor_.ranks = launched_ranks(device)

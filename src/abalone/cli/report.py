@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, LabelColumn, LabelSeparator, SkipBadRows, SplitColumn, TextColumn
+from abalone.cli.corpus import reads_corpus
 from abalone.cli.evaluate import to_score
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
+@reads_corpus
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR [DIR …]", help="Model folders.")],
     data: Annotated[
@@ -33,12 +34,7 @@ def report(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
-    path: DataPath = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    label_separator: LabelSeparator = None,
-    skip_bad_rows: SkipBadRows = False,
+    **reading: Any,
 ) -> None:
     """Write a page that shows how a model, or several, fare: curves, the long tail, a map, documents to read.
 
@@ -58,15 +54,7 @@ def report(
     }
     documents = None
     if data is not None:
-        options = {
-            "path": path,
-            "text_column": text_column,
-            "label_column": label_column,
-            "split_column": split_column,
-            "label_separator": label_separator,
-            "skip_bad_rows": skip_bad_rows,
-        }
-        documents = _documents(data, split, list(models.values()), options)
+        documents = _documents(data, split, list(models.values()), reading)
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
@@ -90,7 +78,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _documents(
-    data: str, split: str | None, models: "Sequence[AbaloneClassifier]", options: dict[str, Any]
+    data: str, split: str | None, models: "Sequence[AbaloneClassifier]", reading: dict[str, Any]
 ) -> "Documents":
     from abalone.report.runs import Documents
 
@@ -98,7 +86,7 @@ def _documents(
     stories = [model.predictor_.story for model in models]
     trained_on = {str(sums): sums for sums in (story.get("provenance", {}).get("sha256") for story in stories)}
     for sums in trained_on.values():
-        name, chosen, texts, labels = to_score(data, split, sums, **options)
+        name, chosen, texts, labels = to_score(data, split, sums, **reading)
         if chosen != "all":
             break
     if not texts:

@@ -3,21 +3,12 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import (
-    Data,
-    DataPath,
-    LabelColumn,
-    LabelSeparator,
-    SkipBadRows,
-    SplitColumn,
-    TextColumn,
-    read_and_tell,
-)
+from abalone.cli.corpus import Data, read_and_tell, reads_corpus
 from abalone.data.errors import printable
 
 if TYPE_CHECKING:
@@ -30,6 +21,7 @@ T = TypeVar("T", int, float)
 
 
 @app.command()
+@reads_corpus
 def reproduce(
     table: Annotated[
         str,
@@ -74,12 +66,7 @@ def reproduce(
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda …", rich_help_panel=HOW)] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16", rich_help_panel=HOW)] = None,
-    path: DataPath = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    label_separator: LabelSeparator = None,
-    skip_bad_rows: SkipBadRows = False,
+    **reading: Any,
 ) -> None:
     """Regenerate a table or figure of the paper on DATA.
 
@@ -127,15 +114,7 @@ def reproduce(
     outcome = None
     if not print_only:
         choose_device(base.device)
-        corpus = read_and_tell(
-            data,
-            path=path,
-            text_column=text_column,
-            label_column=label_column,
-            split_column=split_column,
-            label_separator=label_separator,
-            skip_bad_rows=skip_bad_rows,
-        )
+        corpus = read_and_tell(data, **reading)
         with told_to_stop():
             try:
                 outcome = run_experiments(

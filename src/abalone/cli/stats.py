@@ -3,21 +3,12 @@
 import json
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import (
-    Data,
-    DataPath,
-    LabelColumn,
-    LabelSeparator,
-    SkipBadRows,
-    SplitColumn,
-    TextColumn,
-    read_corpus,
-)
+from abalone.cli.corpus import Data, read_corpus, reads_corpus
 from abalone.data.errors import printable
 
 if TYPE_CHECKING:
@@ -29,32 +20,21 @@ NAMED_LABELS = 5  # at either end of the tail
 
 
 @app.command()
+@reads_corpus
 def stats(
     data: Data,
-    path: DataPath = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    label_separator: LabelSeparator = None,
-    skip_bad_rows: SkipBadRows = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the tail to a .png, .svg or .pdf.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
+    **reading: Any,
 ) -> None:
     """Show what a corpus looks like: sizes, labels, and the shape of its tail."""
-    from abalone.report.tail import draw_tail, picture_format
+    from abalone.report.picture import picture_format
+    from abalone.report.tail import draw_tail
 
     if plot is not None:
         picture_format(plot)  # before the long work rather than after it
     with warnings.catch_warnings(record=True) as given:
-        corpus = read_corpus(
-            data,
-            path=path,
-            text_column=text_column,
-            label_column=label_column,
-            split_column=split_column,
-            label_separator=label_separator,
-            skip_bad_rows=skip_bad_rows,
-        )
+        corpus = read_corpus(data, **reading)
     for warning in given:
         if as_json or str(warning.message) not in corpus.notes:  # the notes are printed below
             warnings.warn(warning.message, stacklevel=1)

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import (
-    Data,
-    DataPath,
-    LabelColumn,
-    LabelSeparator,
-    SkipBadRows,
-    SplitColumn,
-    TextColumn,
-    read_and_tell,
-)
+from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
 from abalone.config import Config
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, RECIPES, read_settings
@@ -31,36 +22,24 @@ if TYPE_CHECKING:
 _RECIPES = ", ".join(f"{name} (the default)" if name == DEFAULT else name for name in RECIPES)
 
 
+@reads_corpus
 def train(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
     recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together: {_RECIPES}.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
-    path: DataPath = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    split_column: SplitColumn = None,
-    label_separator: LabelSeparator = None,
-    skip_bad_rows: SkipBadRows = False,
     **given: Any,
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
+    reading = {name: given.pop(name) for name in READING}
     # Before anything slow, so that a slip of the hand costs nothing.
     settings = read_settings(config, recipe).replace(
         **{name: value for name, value in given.items() if value is not None}
     )
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
-    corpus = read_and_tell(
-        data,
-        path=path,
-        text_column=text_column,
-        label_column=label_column,
-        split_column=split_column,
-        label_separator=label_separator,
-        skip_bad_rows=skip_bad_rows,
-    )
+    corpus = read_and_tell(data, **reading)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
         typer.echo(f"next: abalone evaluate {output} {data}", err=True)

@@ -2,18 +2,52 @@
 
 import hashlib
 import os
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from abalone.data.partial import named_if_full, partial_file, partial_folder, sync, sync_tree
+from abalone.data.partial import DAY, named_if_full, partial_file, partial_folder, remove_folder, sync, sync_tree
+
+KEPT = 30 * DAY  # seconds without use
+ENTRY = re.compile(r"[0-9a-f]{32,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
 
 
 def cache_dir() -> Path:
     """The cache folder: the environment variable `ABALONE_CACHE`, else `~/.cache/abalone`."""
     configured = os.environ.get("ABALONE_CACHE")
     return Path(configured).expanduser() if configured else Path.home() / ".cache" / "abalone"
+
+
+def cache_entry(kind: str, name: str) -> Path:
+    """Where something lies in the cache, marked as used now; if it is not there, the caller makes it.
+
+    Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. A
+    process that has such a file mapped keeps it until it ends; whoever wants it again makes it again.
+
+    Args:
+        kind: the folder in the cache.
+        name: the entry's, from a key of everything that it is made of.
+    """
+    path = cache_dir() / kind / name
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        _remove_unused(path.parent)
+    except OSError:
+        pass  # of somebody else, or on a disk that cannot be written
+    return path
+
+
+def _remove_unused(folder: Path) -> None:
+    # Other processes may be doing the same, and Windows removes nothing that is open.
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError):
+                if ENTRY.fullmatch(path.name) and time.time() - path.stat().st_mtime > KEPT:
+                    remove_folder(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 
 from abalone.data.badrows import BadRows
-from abalone.data.cache import build_once, cache_dir
+from abalone.data.cache import build_once, cache_entry
 from abalone.data.corpus import SPLITS
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
@@ -36,7 +36,7 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
     Returns:
         The documents, and the list of rows left out, if any were.
     """
-    folder = cache_dir() / "texts" / key
+    folder = cache_entry("texts", key)
     try:
         build_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
     except OSError as error:

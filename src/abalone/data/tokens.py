@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from abalone.data.cache import cache_dir, written_whole
+from abalone.data.cache import cache_entry, written_whole
 from abalone.data.errors import DataError
 from abalone.data.texts import MappedTexts
 from abalone.progress import track
@@ -164,15 +164,15 @@ def tokenize(
     plain = tokenizer if isinstance(tokenizer, PlainTokenizer) else PlainTokenizer(tokenizer)
     if cache is None:
         return _in_memory(texts, plain)
-    folder = cache_dir() / "tokens" if cache == "default" else Path(cache)
-    path = folder / f"{_key(texts, plain)}.safetensors"
+    name = f"{_key(texts, plain)}.safetensors"
+    path = cache_entry("tokens", name) if cache == "default" else Path(cache) / name
     if (cached := read_tokens(path)) is not None:
         return cached
     try:
         _write_tokens(path, texts, plain)
     except OSError as error:
         warnings.warn(
-            f"cannot cache tokens in {folder} ({error.strerror or error}), so they stay in memory; "
+            f"cannot cache tokens in {path.parent} ({error.strerror or error}), so they stay in memory; "
             "set ABALONE_CACHE to a folder with space",
             stacklevel=2,
         )

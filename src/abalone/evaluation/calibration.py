@@ -88,9 +88,10 @@ class TemperatureCalibration:
 def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> TemperatureCalibration:
     """Find the temperatures with the lowest binary cross-entropy, on documents that were not trained on.
 
-    The cross-entropy over all labels is never above that of the logits as they are. A group in which every pair
-    is negative (or every pair positive) has no temperature of its own, as ever more confidence would look ever
-    better; it takes that of all labels together.
+    The cross-entropy over all labels is never above that of the logits as they are. It has a prior beside it, with
+    the weight of about one pair of a document and a label: that all labels together need T = 1, and a group what all
+    labels need. It decides where a small split is told apart so well that ever more confidence would look ever
+    better. A group in which every pair is negative (or every pair positive) takes the temperature of all labels.
 
     Args:
         logits: [n, L], as an array or computed block by block.
@@ -111,7 +112,7 @@ def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> Temp
         each = _binned(logits, truth, groups, number)
         overall = _Pairs.together(each)
     common = _temperature(overall)
-    return TemperatureCalibration(np.array([_temperature(pairs, otherwise=common) for pairs in each]), groups)
+    return TemperatureCalibration(np.array([_temperature(pairs, prior=common) for pairs in each]), groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +162,19 @@ def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -
     ]
 
 
-def _temperature(pairs: _Pairs, otherwise: float = 1.0) -> float:
-    """The best temperature, never worse than 1 or `otherwise`; the latter where the labels cannot tell."""
+def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
+    """The best temperature, never worse than `prior`; that one where the labels cannot tell."""
     if pairs.positives in (0, pairs.number):
-        return otherwise
-    # Convex in 1/T, so there is one valley in log T too; the comparison is for a valley that ends next to T = 1.
-    found = minimize_scalar(pairs.cross_entropy, bounds=LOG_TEMPERATURE, method="bounded").x
-    return float(np.exp(min([found, 0.0, np.log(otherwise)], key=pairs.cross_entropy)))
+        return prior
+
+    def cost(log_temperature: float) -> float:
+        # Less a constant, minus the log density of a Gamma distribution of 1/T (shape 2) with its mode at 1/prior.
+        ratio = prior * np.exp(-log_temperature)
+        return float(pairs.cross_entropy(log_temperature) + ratio - np.log(ratio))
+
+    # Convex in 1/T, so there is one valley in log T too; the comparison is for a valley that ends next to the prior.
+    found = minimize_scalar(cost, bounds=LOG_TEMPERATURE, method="bounded").x
+    return float(np.exp(min([found, np.log(prior)], key=cost)))
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from abalone.data.cache import written_whole
-from abalone.report.tail import picture_format
+from abalone.report.picture import blank_figure, write_picture
 
 # Told apart by colour-blind readers too; marks tell them apart in print.
 SHADES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
@@ -35,14 +34,7 @@ def draw_clustering(
         path: where to; `.png`, `.svg` or `.pdf`.
         title: what stands above the picture.
     """
-    path = Path(path)
-    form = picture_format(path)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
-
-    figure = Figure(figsize=(9.5, 3.8), layout="constrained")
+    figure = blank_figure(9.5, 3.8)
     left, right = figure.subplots(1, 2)
     percent = 100 * np.asarray(proportions)
     for axes, measure, heading in (
@@ -66,5 +58,4 @@ def draw_clustering(
         figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
-    with written_whole(path) as file:
-        figure.savefig(file, format=form, dpi=160)
+    write_picture(figure, Path(path))

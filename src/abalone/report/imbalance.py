@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from abalone.data.cache import written_whole
 from abalone.evaluation.groups import THIRDS
 from abalone.report.clustering import MARKS
 from abalone.report.clustering import SHADES as LINE_SHADES
+from abalone.report.picture import blank_figure, write_picture
 from abalone.report.tail import SHADES as THIRD_SHADES
-from abalone.report.tail import picture_format, thirds
+from abalone.report.tail import thirds
 
 SMOOTHED = 6  # a line averages over a sixth of the labels: single rare ones have a handful of test documents
 
@@ -32,18 +32,11 @@ def draw_imbalance(
         logarithmic: headings of panels that count over decades; 0 is drawn at their lower edge.
         title: what stands above the picture.
     """
-    path = Path(path)
-    form = picture_format(path)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
-
     order = np.argsort(-np.asarray(frequencies, dtype=np.int64), kind="stable")
     ranks = np.arange(len(order))
     # The panel with the most methods has the say in their order, and so in their colours.
     names = list(dict.fromkeys(name for methods in sorted(panels.values(), key=len, reverse=True) for name in methods))
-    figure = Figure(figsize=(4.2 * len(panels) + 0.8, 3.9), layout="constrained")
+    figure = blank_figure(4.2 * len(panels) + 0.8, 3.9)
     every = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (heading, methods) in zip(every, panels.items(), strict=True):
         for third, shade, (start, stop) in zip(THIRDS, THIRD_SHADES, thirds(len(order)), strict=True):
@@ -74,8 +67,7 @@ def draw_imbalance(
         figure.legend([handles[name] for name in known], known, loc="outside right center", frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
-    with written_whole(path) as file:
-        figure.savefig(file, format=form, dpi=160)
+    write_picture(figure, Path(path))
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import math
 import textwrap
-import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,16 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abalone.data.cache import written_whole
 from abalone.data.corpus import RARE
-from abalone.data.errors import DataError
 from abalone.evaluation.groups import THIRDS, label_thirds
+from abalone.report.picture import blank_figure, write_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.text import Text
 
-PICTURE_FORMATS = ("png", "svg", "pdf")
 NAMED_LABELS = 100  # more names than this cannot be read under the picture
 LONGEST_NAME = 40
 
@@ -102,26 +99,17 @@ def draw_tail(frequencies: Sequence[int], label_names: Sequence[str], path: str 
         path: where to; `.png`, `.svg` or `.pdf`.
         title: what stands above the picture.
     """
-    path = Path(path)
-    form = picture_format(path)
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
-
     order = np.argsort(-np.asarray(frequencies, dtype=np.int64), kind="stable")
     ranked = np.asarray(frequencies, dtype=np.int64)[order]  # [L]
     named = 0 < len(ranked) <= NAMED_LABELS
-    # Figure rather than pyplot: no window system is asked for and no global state is left behind.
-    figure = Figure(figsize=(max(7.0, 0.14 * len(ranked)) if named else 8.0, 4.2), layout="constrained")
+    figure = blank_figure(max(7.0, 0.14 * len(ranked)) if named else 8.0, 4.2)
     axes = figure.add_subplot()
     axes.set(yscale="log", ylabel="training documents (log scale)")
     # Limits come first: matplotlib finds none by itself where no label has a document.
     axes.set_ylim(0.7 if ranked.min(initial=RARE) < 10 else 7, 2 * ranked.max(initial=RARE))
     axes.set_xlim(-0.5, max(1, len(ranked)) - 0.5)
     _draw_bars(axes, ranked)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(f"{len(ranked):,} labels, most frequent first")
     if named:
         names = [textwrap.shorten(label_names[i], LONGEST_NAME, placeholder="…") for i in order]
@@ -130,10 +118,7 @@ def draw_tail(frequencies: Sequence[int], label_names: Sequence[str], path: str 
     axes.spines[["top", "right"]].set_visible(False)
     if title:
         axes.set_title(title, loc="left", parse_math=False)
-    with written_whole(path) as file, warnings.catch_warnings():
-        # A character that the font lacks is seen in the picture; a warning for each says nothing more.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.savefig(file, format=form, dpi=160)
+    write_picture(figure, Path(path))
 
 
 def _draw_bars(axes: "Axes", ranked: np.ndarray) -> None:
@@ -169,12 +154,3 @@ def _draw_bars(axes: "Axes", ranked: np.ndarray) -> None:
         fontsize=8,
         color="#aa3377",
     )
-
-
-def picture_format(path: Path) -> str:
-    """The format that the file's name asks for; an error if nothing can draw it."""
-    form = path.suffix.lower().removeprefix(".")
-    if form not in PICTURE_FORMATS:
-        known = ", ".join(f".{name}" for name in PICTURE_FORMATS)
-        raise DataError("not a kind of picture that can be drawn", path=path, hint=f"End the name in one of {known}.")
-    return form

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from abalone.data.cache import cache_dir, source_key, written_whole
+from abalone.data.cache import cache_entry, source_key, written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.memory import label_lists
 
@@ -81,7 +81,7 @@ class Evidence:
 
 def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarray:
     """Embeddings [n, h], from the cache if this model has read these texts before."""
-    path = cache_dir() / "evidence" / f"{_key(texts, model)}.npy"
+    path = cache_entry("evidence", f"{_key(texts, model)}.npy")
     try:
         content = path.read_bytes()
         if content[-CHECKSUM_BYTES:] == _checksum(content[:-CHECKSUM_BYTES]):

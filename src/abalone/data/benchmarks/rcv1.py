@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
 from abalone.data.benchmarks.release import Release, find_file, is_id, read_lines, with_gaps_noted
-from abalone.data.cache import build_once, cache_dir, source_key
+from abalone.data.cache import build_once, cache_entry, source_key
 from abalone.data.corpus import RARE, Corpus
 from abalone.data.errors import DataError
 from abalone.data.split import exact_split
@@ -61,7 +61,7 @@ def load(path: Path | None = None) -> Corpus:
         if not sources:
             raise RELEASE.missing(place, "there are no token files and no XML files here")
     key = source_key([*sources, *([qrels] if qrels else [])], f"{VERSION} {form}")
-    store = build_once(cache_dir() / "texts" / key, partial(_build, form, sources, qrels))
+    store = build_once(cache_entry("texts", key), partial(_build, form, sources, qrels))
     return _prepare(store, form, place)
 
 

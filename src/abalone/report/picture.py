@@ -1,0 +1,42 @@
+"""Figures of matplotlib as files: which kinds there are, a blank one, and writing it whole."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abalone.data.cache import written_whole
+from abalone.data.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURE_FORMATS = ("png", "svg", "pdf")
+DOTS_PER_INCH = 160
+
+
+def picture_format(path: Path) -> str:
+    """The format that the file's name asks for; an error if nothing can draw it."""
+    form = path.suffix.lower().removeprefix(".")
+    if form not in PICTURE_FORMATS:
+        known = ", ".join(f".{name}" for name in PICTURE_FORMATS)
+        raise DataError("not a kind of picture that can be drawn", path=path, hint=f"End the name in one of {known}.")
+    return form
+
+
+def blank_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches to draw on; an error that names the extra where there is no matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
+    # Figure rather than pyplot: no window system is asked for and no global state is left behind.
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_picture(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file, in the format that its name asks for."""
+    form = picture_format(path)
+    with written_whole(path) as file, warnings.catch_warnings():
+        # A character that the font lacks is seen in the picture; a warning for each says nothing more.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure.savefig(file, format=form, dpi=DOTS_PER_INCH)

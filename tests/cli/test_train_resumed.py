@@ -1,0 +1,184 @@
+"""`abalone train` that was killed, interrupted or out of space: what stays, and how it goes on."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tiny
+from abalone import AbaloneClassifier
+from abalone.recipes import recipe
+from train_command import (
+    DOCUMENTS,
+    EPOCHS,
+    PATIENCE,
+    SETTINGS,
+    STEPS_AN_EPOCH,
+    assert_refused,
+    command,
+    run,
+    standing,
+    starter,
+    wait_for_step,
+)
+
+WEIGHTS = ("model.safetensors", "head.safetensors")
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """A folder with a corpus, an encoder and a configuration."""
+    return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def cache(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+
+
+@pytest.fixture
+def start():
+    with starter() as start:
+        yield start
+
+
+def assert_same_model(folder: Path, expected: Path) -> None:
+    for name in WEIGHTS:
+        assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
+    one, other = (json.loads((place / "abalone.json").read_text()) for place in (folder, expected))
+    assert one["decision"] == other["decision"]
+
+
+def history(folder: Path, stage: str) -> list[dict[str, float]]:
+    return json.loads((folder / "abalone.json").read_text())["story"]["history"][stage]
+
+
+def assert_went_on(before: list[dict[str, float]], after: list[dict[str, float]]) -> None:
+    """Seconds are measured, so that equal ones are of the same epoch and not of one done again."""
+    assert before
+    assert before == after[: len(before)]
+    assert len(after) == EPOCHS
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_killed_and_resumed_is_uninterrupted(start, workshop, tmp_path):
+    output, whole, stage, step = tmp_path / "model", workshop / "whole", "training", 33
+    arguments = command(workshop, output, "--objective", "bce")
+    assert run(*command(workshop, whole, "--objective", "bce")).exit_code == 0
+    checkpoint = tmp_path / "model.training" / stage / "resume.safetensors"
+
+    process = start(arguments=arguments)
+    wait_for_step(process, checkpoint, step)
+    time.sleep(0.01)  # a moment that nothing is prepared for, in a step or in the middle of saving one
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL
+    assert not output.exists()
+    saved = standing(checkpoint)
+    assert step - 1 <= saved["step"] < EPOCHS * STEPS_AN_EPOCH  # one less in the moment between its two names
+
+    resumed = start(arguments=[*arguments, "--resume"])
+    _, told = resumed.communicate(timeout=PATIENCE)
+    assert resumed.returncode == 0, told
+    assert_went_on(saved["history"], history(output, stage))
+    assert_same_model(output, whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_ctrl_c_outside_of_training_says_how_to_go_on_too(workshop, tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AbaloneClassifier, "save_pretrained", interrupted)
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "0"))
+    assert result.exit_code == 130
+    assert result.stderr.endswith("interrupted\n  Run the same command with --resume to go on.\n")
+
+
+@pytest.fixture
+def unfinished(workshop, tmp_path, monkeypatch):
+    """The folder of a run that broke off after training, when the model was to be written."""
+
+    def disk_full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AbaloneClassifier, "save_pretrained", disk_full)
+        assert_refused(run(*command(workshop, tmp_path / "model", "--epochs", "1")), "error: No space left on device")
+    return tmp_path / "model.training"
+
+
+def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, tmp_path):
+    renamed = workshop / "config.yaml", tmp_path / "renamed.yaml"
+    renamed[1].write_text(
+        f"recipe: fast\n{yaml.safe_dump(recipe().to_dict() | yaml.safe_load(renamed[0].read_text()))}"
+    )
+    refused = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "1", "--recipe", "paper"))
+    assert_refused(refused, f"error: cannot go on with the run in {unfinished}: ")
+    options = ["--config", renamed[1], "--resume", "--epochs", "1", "--output", tmp_path / "model"]
+    result = run("train", workshop / "papers.jsonl", *options)
+    assert result.exit_code == 0, result.output
+
+
+def test_going_on_takes_the_same_settings(unfinished, workshop, tmp_path):
+    refused = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "3", "--device", "auto"))
+    assert_refused(refused, f"error: cannot go on with the run in {unfinished}: epochs was 1 and is 3. ")
+    result = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "1", "--device", "auto"))
+    assert result.exit_code == 0, result.output
+    assert not unfinished.exists()
+
+
+def test_without_resume_it_starts_anew(unfinished, workshop, tmp_path):
+    (unfinished / "pretraining" / "resume.safetensors").write_bytes(b"would be refused if it were read")
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1"))
+    assert result.exit_code == 0, result.output
+    assert f"note: the unfinished run in {unfinished} is started anew" in result.stderr
+    assert not unfinished.exists()
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_damaged_checkpoint_is_told_and_the_one_before_used(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    checkpoint = stage / "resume.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert result.exit_code == 0, result.output
+    before = stage / "resume-before.safetensors"
+    assert f"warning: the checkpoint {checkpoint} is damaged (" in result.stderr
+    assert f"; going on from the one before it, {before}" in result.stderr
+
+
+def test_with_no_checkpoint_that_is_whole_it_says_what_to_do(unfinished, workshop, tmp_path):
+    stage = unfinished / "pretraining"
+    for checkpoint in stage.glob("resume*"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, "error: the checkpoint", "is damaged", f"remove the folder {stage} to do this stage again")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fingerprint": 3, "settings": {}}', "\0\0"])
+def test_a_damaged_identity_is_told(content, unfinished, workshop, tmp_path):
+    (unfinished / "run.json").write_text(content)
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert_refused(result, f"error: {unfinished / 'run.json'} is damaged", "start anew, without --resume")
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_run_that_was_killed_while_it_started_anew_is_no_obstacle(unfinished, workshop, tmp_path):
+    (unfinished / "run.json").unlink()  # the first thing to go
+    (unfinished / ".run.json.0123.abalone-partial").write_text("{")
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
+    assert result.exit_code == 0, result.output
+    assert "there is no run to go on with" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_nothing_to_resume_is_said(workshop, tmp_path):
+    result = run(*command(workshop, tmp_path / "model", "--epochs", "0", "--resume"))
+    assert result.exit_code == 0, result.output
+    assert f"warning: there is no run to go on with in {tmp_path / 'model.training'}: starting anew" in result.stderr
