@@ -27,6 +27,7 @@ SETTINGS = {
     "queue_size": 16,
     "projection_dim": 8,
     "epochs": 2,
+    "learning_rate": 1e-4,  # with it the best epochs are different ones, and there are probes of both
     "finetune_epochs": 1,
     "classifier": "finetune",
     "batch_size": 16,
