@@ -48,6 +48,8 @@ def test_a_name_that_is_none(name, message):
 def test_a_model_tells_its_recipe_from_its_settings(name):
     assert nearest_recipe(recipe(name)) == (name, [])
     assert nearest_recipe(recipe(name, seed=5, encoder="other")) == (name, ["encoder", "seed"])
+    if recipe(name).learning_rate is None:  # which a model has settled
+        assert nearest_recipe(recipe(name, learning_rate=1e-4)) == (name, [])
     changed = recipe(name, thresholds="micro", queue_size=3)
     nearest, others = nearest_recipe(changed)
     assert recipe(nearest, **{each: getattr(changed, each) for each in others}) == changed

@@ -50,7 +50,7 @@ def train(contender: str, seed: int, corpus: Corpus, encoder: str, folder: Path)
     said |= {f"{name} neighbours": neighbours.logits(matrix) for name, matrix in embeddings.items()}
     history = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     story = {
-        "config": config.replace(encoder=Path(encoder).name).to_dict(),
+        "config": predictor.config.replace(encoder=Path(encoder).name).to_dict(),
         "seconds": round(seconds, 1),
         "training_seconds": round(sum(epoch["seconds"] for epoch in history), 1),
         "history": history,

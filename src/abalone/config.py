@@ -170,7 +170,7 @@ _LEAST: dict[str, float] = {
     "seed": 0,
 }
 _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
-_MAY_BE_LEFT_OPEN = ("learning_rate",)
+LEFT_OPEN = ("learning_rate",)  # may be None: what suits the encoder
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -187,7 +187,7 @@ def _check(config: Config) -> None:
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         default = field.default
-        if value is None and name in _MAY_BE_LEFT_OPEN:
+        if value is None and name in LEFT_OPEN:
             continue
         if isinstance(default, bool) and not isinstance(value, bool):
             raise ValueError(f"{name} must be true or false, got {short(value)}")

@@ -21,8 +21,8 @@ from abalone.evaluation.metrics import evaluate
 from abalone.recipes import recipe
 
 SHARES = {"train": 0.4, "validation": 0.5, "test": 0.4}  # of the bundled sample: what two cores do in minutes
-# The default recipe in small: two of six layers are trained over the cached output of the others. Few steps want high
-# rates.
+# The default recipe in small: two of six layers are trained over the cached output of the others. Few steps want a high
+# rate for the head.
 SETTINGS = recipe(max_length=96, freeze_layers=4, epochs=3, head_learning_rate=5e-3)
 READ = 3  # predictions to show
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from abalone.config import SETTINGS, Config, naming, read_yaml, refuse_unknown
+from abalone.config import LEFT_OPEN, SETTINGS, Config, naming, read_yaml, refuse_unknown
 
 DEFAULT = "rare"
 
@@ -43,9 +43,11 @@ def nearest_recipe(config: Config) -> tuple[str, list[str]]:
     So a model can tell by what it was made, whatever names the settings came from.
     """
     values = config.to_dict()
-    other = {
-        name: [each for each, value in recipe(name).to_dict().items() if value != values[each]] for name in RECIPES
-    }
+    other: dict[str, list[str]] = {}
+    for name in RECIPES:
+        said = recipe(name).to_dict()
+        left_open = [each for each in LEFT_OPEN if said[each] is None]
+        other[name] = [each for each in said if each not in left_open and said[each] != values[each]]
     nearest = min(other, key=lambda name: len(other[name]))
     return nearest, other[nearest]
 

@@ -36,6 +36,13 @@ def test_positions_outside_are_refused(folder, position):
         MappedTexts(folder)[position]
 
 
+def test_rows_are_selected_though_the_files_are_gone(folder):
+    texts = MappedTexts(folder)
+    for file in folder.iterdir():
+        file.unlink()
+    assert list(texts.select(np.array([5, 0]))) == [TEXTS[5], TEXTS[0]]
+
+
 def test_rows_select_and_reorder(folder):
     picked = MappedTexts(folder).select(np.array([5, 0, 3]))
     assert list(picked) == [TEXTS[5], TEXTS[0], TEXTS[3]]

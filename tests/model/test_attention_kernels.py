@@ -12,8 +12,12 @@ if not ON_GPU:
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 
-from abalone.model import attention_kernels  # noqa: E402 - the interpreter is chosen before
+from transformers import AutoModel, MPNetConfig  # noqa: E402
+
+from abalone.model import attention, attention_kernels, layers  # noqa: E402 - the interpreter is chosen before
 from abalone.model.attention_kernels import Tiles, packed_attention  # noqa: E402
+from abalone.model.packed import Packed  # noqa: E402
+from abalone.model.weights import HalfWeights  # noqa: E402
 
 DEVICE = "cuda" if ON_GPU else "cpu"
 DTYPE, NEAR = (torch.float16, 3e-3) if ON_GPU else (torch.float32, 1e-5)
@@ -169,6 +173,31 @@ def test_pieces_heads_and_seeds_drop_different_values() -> None:
     overlap = masks @ masks.T / masks.shape[1] * 4
     assert (overlap - torch.eye(8)).abs().max() < 5 / masks.shape[1] ** 0.5
     assert torch.equal(one, torch.stack(_kept(starts, 64, _seed(1), 0.5)).flatten(0, 1) > 0)
+
+
+def test_mpnet_as_a_whole_is_the_same_through_these_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    small = {"vocab_size": 40, "hidden_size": HEADS * D, "intermediate_size": 64, "relative_attention_num_buckets": 32}
+    model = AutoModel.from_config(MPNetConfig(**small, num_hidden_layers=2, num_attention_heads=HEADS)).eval()
+    table = model.to(DEVICE).encoder.relative_attention_bias.weight
+    table.data *= 30  # or it would hardly count
+    lengths = (37, 1, 70)
+    starts = torch.tensor([0, *lengths]).cumsum(0).int().to(DEVICE)
+    tokens = torch.randint(3, 40, (sum(lengths),), device=DEVICE)
+    grad = torch.randn(sum(lengths), HEADS * D, device=DEVICE)
+    found = []
+    for ours in (True, False):
+        for module in (attention, layers):
+            monkeypatch.setattr(module, "has_packed_kernels", lambda *_, ours=ours: ours)
+        halves = HalfWeights(model, torch.float16)  # the interpreter's bf16 rounds in its own way
+        table.grad = None
+        with torch.autocast(DEVICE, torch.float16):
+            states = layers.packed_states(model, Packed(tokens, starts, 70, len(lengths)), halves=halves)
+        states.backward(grad)
+        assert table.grad is not None
+        found.append((states.detach(), table.grad, halves.gradients))
+    for one, other in zip(*found, strict=True):
+        assert _distance(one, other.cpu().double()) < 1e-2
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")

@@ -15,7 +15,7 @@ from abalone.model.encoder import load_encoder
 from abalone.model.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain
 from abalone.training.objectives import Objective
-from abalone.training.pipeline import fit
+from abalone.training.pipeline import fit, rate_for_width
 
 NAMES = tuple(f"topic {j}" for j in range(5))
 EPOCHS, TUNING = 3, 2  # of five steps each
@@ -76,6 +76,21 @@ def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkey
     monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
     with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone"):
         fit(settings, corpus, tmp_path / "unmixed")
+
+
+def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "rate_for_width", {32: 3e-3}.__getitem__)
+    open_, given = (
+        fit(make_config(encoder, objective="bce", epochs=1, learning_rate=rate), corpus, tmp_path / str(rate))
+        for rate in (None, 3e-3)
+    )
+    assert open_.config.learning_rate == 3e-3
+    assert_same(open_, given)
+
+
+def test_wide_encoders_get_a_smaller_rate():
+    # MiniLM and narrower; base size, as in the paper; large
+    assert [rate_for_width(width) for width in (32, 384, 768, 1024)] == [1e-4, 1e-4, 5e-5, pytest.approx(3.75e-5)]
 
 
 @pytest.mark.parametrize(

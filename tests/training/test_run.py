@@ -1,26 +1,10 @@
-"""How a run is planned, and a run folder that somebody has edited or damaged."""
-
-from types import SimpleNamespace
+"""A run folder that somebody has edited or damaged."""
 
 import made_up_runs
 import pytest
 
-import tiny
 from abalone.config import Config
-from abalone.model.encoder import load_encoder
-from abalone.recipes import recipe
-from abalone.training.objectives import Objective
-from abalone.training.run import IDENTITY, Run, enter_folder, rate_for_width
-
-
-def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(tmp_path):
-    encoder, _ = load_encoder(tiny.save_encoder(tmp_path / "encoder"), "mean", 0.1)
-    plans = {}
-    for config in (recipe(), recipe(learning_rate=3e-4), Config()):
-        run = Run(config, SimpleNamespace(), SimpleNamespace(), SimpleNamespace(), tmp_path)
-        plans[config.learning_rate] = run.plan(Objective(encoder, 3, config.objective, config)).learning_rate
-    assert plans == {None: pytest.approx(5e-5 * 768 / 32), 3e-4: 3e-4, 5e-5: 5e-5}
-    assert [rate_for_width(width) for width in (384, 768)] == [1e-4, 5e-5]  # MiniLM; base size, as in the paper
+from abalone.training.run import IDENTITY, enter_folder
 
 
 @pytest.mark.parametrize(

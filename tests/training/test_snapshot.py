@@ -61,8 +61,11 @@ def test_other_tensors_get_another_room(other):
 def test_a_gpu_is_not_waited_for_and_what_comes_after_does_no_harm():
     state = {"weight": torch.ones(2**20, device="cuda"), "random": torch.get_rng_state()}
     snapshot = Snapshot()
+    snapshot.take(state)  # pins
     for turn in range(3):
+        torch.cuda._sleep(10**8)
         snapshot.take(state)
+        assert not snapshot._copied.query()
         state["weight"].add_(1)
         copied = snapshot.tensors()["weight"]
         assert copied.is_pinned()

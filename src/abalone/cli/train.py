@@ -9,7 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.config import Config
+from abalone.config import LEFT_OPEN, Config
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
@@ -56,7 +56,11 @@ def _with_settings(signature: inspect.Signature) -> inspect.Signature:
             default=None,  # not given: the configuration file says it, or the recipe
             annotation=Annotated[
                 field.type | None,  # type: ignore[operator]  # annotations are evaluated, so it is no string
-                typer.Option(help=str(defaults[field.name]), show_default=False, rich_help_panel=_panel(field.type)),
+                typer.Option(
+                    help="by the encoder's width" if field.name in LEFT_OPEN else str(defaults[field.name]),
+                    show_default=False,
+                    rich_help_panel=_panel(field.type),
+                ),
             ],
         )
         for field in fields(Config)

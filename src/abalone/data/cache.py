@@ -24,8 +24,8 @@ def cache_dir() -> Path:
 def cache_entry(kind: str, name: str) -> Path:
     """Where something lies in the cache, marked as used now; if it is not there, the caller makes it.
 
-    Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. A
-    process that has such a file mapped keeps it until it ends; whoever wants it again makes it again.
+    Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. What
+    is mapped can be read on; whoever wants it again makes it again.
 
     Args:
         kind: the folder in the cache.

@@ -86,7 +86,10 @@ class MappedTexts(Sequence[str]):
 
     def select(self, rows: np.ndarray) -> "MappedTexts":
         """The texts of `rows` (positions among these), over the same files."""
-        return MappedTexts(self.folder, rows if self._rows is None else self._rows[rows])
+        chosen = MappedTexts.__new__(MappedTexts)  # over the same maps: the files may have gone from the cache since
+        chosen.__dict__.update(self.__dict__)
+        chosen._rows = np.asarray(rows if self._rows is None else self._rows[rows], dtype=np.int64)
+        return chosen
 
     def fingerprint(self) -> bytes:
         """Changes with the texts and their order; known without reading them, from when they were written."""

@@ -251,11 +251,12 @@ class _Training:
         """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
         step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
         at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
-        with suppress(OSError):  # there is a worse error to tell of
+        with suppress(Exception):  # there is a worse error to tell of
             self.checkpoints.wait()
         saved = has_checkpoint(self.folder)
         kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
-        raise TrainingDivergedError(f"at {at} {reason}; {kept}. Try a lower learning rate, or precision fp32.")
+        advice = f"Try a learning rate below {self.plan.learning_rate:g}, or precision fp32."
+        raise TrainingDivergedError(f"at {at} {reason}; {kept}. {advice}")
 
 
 def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:

@@ -12,13 +12,14 @@ KEPT = "micro_f1"  # the epoch with the best one is kept, as in the paper
 
 
 def supervise(
-    objective: Objective, run: Run, stage: str, epochs: int, learning_rate: float | None = None
+    objective: Objective, run: Run, stage: str, epochs: int, **changes: float
 ) -> tuple[TextEncoder, LinearHead, History]:
     """Train an objective that has a layer for logits; the epoch with the best validation micro-F1 is kept.
 
     Args:
         stage: "training" or "finetuning", the name of its folder.
-        epochs, learning_rate: of this stage; the rate is that of the settings where none is given.
+        epochs: of this stage.
+        changes: of the plan, such as its learning rate.
 
     Returns:
         The encoder, the layer, and the history.
@@ -33,7 +34,7 @@ def supervise(
         scores = evaluate(run.validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
 
-    plan = run.plan(objective, epochs=epochs, learning_rate=learning_rate, keep_highest=(KEPT,))
+    plan = run.plan(objective, epochs=epochs, keep_highest=(KEPT,), **changes)
     standing = train(
         objective,
         run.train,

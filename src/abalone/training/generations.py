@@ -37,8 +37,8 @@ class Checkpoints:
     Args:
         folder: where they are.
         beside: write in a thread, from a copy in main memory, while training goes on: for training on a GPU, which
-            would stand still for seconds. The copy is as large as the file. On a CPU neither it nor the thread would
-            be free: there the file is written from the tensors themselves, in the time it takes.
+            would stand still for seconds. The copy takes the file's size, rounded up to 2ⁿ. On a CPU neither it nor
+            the thread would be free: there the file is written from the tensors themselves, in the time it takes.
     """
 
     def __init__(self, folder: Path, *, beside: bool = False) -> None:
@@ -95,7 +95,7 @@ class Checkpoints:
         try:
             yield
         except BaseException:
-            with suppress(OSError):  # there is an error already
+            with suppress(Exception):  # there is an error already
                 self.wait()
             raise
         self.wait()

@@ -5,7 +5,7 @@ import json
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from accelerate import Accelerator
 from torch import Tensor
@@ -56,14 +56,13 @@ class Run:
         """The weights that a stage has kept of an epoch."""
         return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
-    def plan(self, objective: Objective, *, learning_rate: float | None = None, **changes: Any) -> Plan:
+    def plan(self, objective: Objective, **changes: Any) -> Plan:
         """The engine's view of the settings, some of them changed."""
         config = self.config
-        rate = config.learning_rate if learning_rate is None else learning_rate
         plan = Plan(
             epochs=config.epochs,
             batch_size=config.batch_size,
-            learning_rate=rate_for_width(objective.encoder.hidden_size) if rate is None else rate,
+            learning_rate=cast(float, config.learning_rate),  # settled when the encoder was loaded
             head_learning_rate=config.head_learning_rate,
             schedule=config.schedule or ("linear" if objective.spec.takes == "logits" else "cosine"),
             accumulation=config.accumulation,
@@ -75,15 +74,6 @@ class Run:
             checkpoint_seconds=config.checkpoint_seconds,
         )
         return replace(plan, **changes)
-
-
-def rate_for_width(width: int) -> float:
-    """A learning rate for an encoder of this width: 5e-5 for 768, and for others in inverse proportion.
-
-    AdamW moves every weight by about its rate. A wider layer adds up more of them, so the same rate moves its output
-    further: what is best for MiniLM, 384 wide, makes an encoder of base size forget what it knew.
-    """
-    return 5e-5 * 768 / width
 
 
 def fingerprint(config: Config, corpus: Corpus) -> str:

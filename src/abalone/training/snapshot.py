@@ -47,5 +47,8 @@ def _room(state: Mapping[str, Tensor], *, pinned: bool) -> dict[str, Tensor]:
     for name, value in state.items():
         places[name] = slice(size, size + value.numel() * value.element_size())
         size = -(-places[name].stop // PLACE) * PLACE
-    room = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+    try:
+        room = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+    except RuntimeError:  # so much cannot be pinned here: copies will be waited for
+        room = torch.empty(size, dtype=torch.uint8)
     return {name: room[places[name]].view(value.dtype).view(value.shape) for name, value in state.items()}
