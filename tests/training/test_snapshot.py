@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from abalone.training.snapshot import PLACE, Snapshot
+from abalone.training.snapshot import PLACE, Snapshot, _room
 
 KINDS = {
     "half": torch.tensor([0.1, 1e-3, 3.0], dtype=torch.bfloat16),
@@ -55,6 +55,20 @@ def test_other_tensors_get_another_room(other):
     snapshot.take({"a": torch.zeros(2)})
     snapshot.take(other)
     same(snapshot.tensors(), other)
+
+
+def test_memory_that_cannot_be_pinned_does_as_well(monkeypatch):
+    def refusing(*size, pin_memory=False, **kind):
+        if pin_memory:
+            raise RuntimeError("CUDA error: out of memory")
+        return plain(*size, **kind)
+
+    plain = torch.empty
+    monkeypatch.setattr(torch, "empty", refusing)
+    room = _room(KINDS, pinned=True)
+    assert {name: (tensor.dtype, tensor.shape) for name, tensor in room.items()} == {
+        name: (tensor.dtype, tensor.shape) for name, tensor in KINDS.items()
+    }
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
