@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
 from train_command import (
-    DOCUMENTS,
     EPOCHS,
     PATIENCE,
-    SETTINGS,
     STEPS_AN_EPOCH,
     assert_refused,
     command,
@@ -29,15 +26,7 @@ from train_command import (
 WEIGHTS = ("model.safetensors", "head.safetensors")
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    """A folder with a corpus, an encoder and a configuration."""
-    return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
-
-
-@pytest.fixture(autouse=True)
-def cache(workshop, monkeypatch):
-    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

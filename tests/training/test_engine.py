@@ -80,6 +80,24 @@ def test_same_seed_same_weights(encoder_folder, feed, tmp_path):
     assert not torch.equal(other.projection.outer.weight, first.projection.outer.weight)
 
 
+class StopError(Exception):
+    """What a power cut looks like from inside."""
+
+
+def run_until(step, objective, feed, folder):
+    """Train with a checkpoint at every step, and break off in the one after `step`."""
+    after_step, steps = objective.after_step, iter(range(1, 100))
+
+    def fail_in_time():
+        after_step()
+        if next(steps) > step:
+            raise StopError
+
+    objective.after_step = fail_in_time
+    with pytest.raises(StopError):
+        run(objective, feed, folder, make_plan(checkpoint_seconds=0))
+
+
 def assert_same(first, second):
     for (name, a), b in zip(first.state_dict().items(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
@@ -91,20 +109,7 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
     whole = make_objective(encoder_folder, name)
     expected = run(whole, feed, tmp_path / "whole")
 
-    class StopError(Exception):
-        pass
-
-    broken = make_objective(encoder_folder, name)
-    after_step, steps = broken.after_step, iter(range(1, 100))
-
-    def fail_in_time():
-        after_step()
-        if next(steps) > stop_at:
-            raise StopError
-
-    broken.after_step = fail_in_time
-    with pytest.raises(StopError):
-        run(broken, feed, tmp_path / "broken", make_plan(checkpoint_seconds=0))
+    run_until(stop_at, make_objective(encoder_folder, name), feed, tmp_path / "broken")
     fresh = make_objective(encoder_folder, name)
     torch.rand(stop_at)  # the random state of another process is another one
     standing = run(fresh, feed, tmp_path / "broken", resume=True)
@@ -117,18 +122,8 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
 def test_with_a_damaged_checkpoint_it_goes_on_from_the_one_before_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
     whole = make_objective(encoder_folder)
     expected = run(whole, feed, tmp_path / "whole")
-    broken = make_objective(encoder_folder)
-    after_step, steps = broken.after_step, iter(range(1, 100))
-
-    def fail_in_time():
-        after_step()
-        if next(steps) > stop_at:
-            raise ZeroDivisionError
-
-    broken.after_step = fail_in_time
     folder = tmp_path / "broken"
-    with pytest.raises(ZeroDivisionError):
-        run(broken, feed, folder, make_plan(checkpoint_seconds=0))
+    run_until(stop_at, make_objective(encoder_folder), feed, folder)
     notes = [load_tensors(folder / name)[1] for name in (RESUME, BEFORE)]
     assert [entry["standing"]["step"] for entry in notes] == [stop_at, stop_at - 1]
     (folder / RESUME).write_bytes((folder / RESUME).read_bytes()[:-100])
@@ -199,17 +194,7 @@ def written_slowly_beside(monkeypatch):
 @pytest.mark.usefixtures("written_slowly_beside")
 @pytest.mark.parametrize("stop_at", [1, 8])
 def test_written_beside_training_it_resumes_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
-    broken = make_objective(encoder_folder)
-    after_step, steps = broken.after_step, iter(range(1, 100))
-
-    def fail_in_time():
-        after_step()
-        if next(steps) > stop_at:
-            raise ZeroDivisionError
-
-    broken.after_step = fail_in_time
-    with pytest.raises(ZeroDivisionError):
-        run(broken, feed, tmp_path / "broken", make_plan(checkpoint_seconds=0))
+    run_until(stop_at, make_objective(encoder_folder), feed, tmp_path / "broken")
     assert load_tensors(tmp_path / "broken" / RESUME)[1]["standing"]["step"] == stop_at  # complete when we are told
     whole, resumed = make_objective(encoder_folder), make_objective(encoder_folder)
     expected = run(whole, feed, tmp_path / "whole")
