@@ -29,13 +29,16 @@ SETTINGS = {
 SMALL = ["--epochs", "1", "--learning-rates", "2e-3", "--temperatures", "0.1", "--seeds", "0"]
 PATIENCE = 120  # seconds that a slow machine may take to reach a checkpoint
 
-pytestmark = pytest.mark.usefixtures("cache")
-
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
-    """With the settings of these tests."""
+    """A folder with a corpus, an encoder and a configuration."""
     return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def cache(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
 
 
 def words(workshop: Path, output: Path, table: str, *options: str) -> list[str]:

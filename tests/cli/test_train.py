@@ -7,11 +7,21 @@ import sys
 
 import pytest
 
+import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
-from train_command import PATIENCE, SETTINGS, assert_refused, command, run
+from train_command import DOCUMENTS, PATIENCE, SETTINGS, assert_refused, command, run
 
-pytestmark = pytest.mark.usefixtures("cache")
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """A folder with a corpus, an encoder and a configuration."""
+    return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def cache(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
 
 
 def test_train_end_to_end(workshop, tmp_path):

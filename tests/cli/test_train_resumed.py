@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
 from train_command import (
+    DOCUMENTS,
     EPOCHS,
     PATIENCE,
+    SETTINGS,
     STEPS_AN_EPOCH,
     assert_refused,
     command,
@@ -26,7 +29,15 @@ from train_command import (
 WEIGHTS = ("model.safetensors", "head.safetensors")
 
 
-pytestmark = pytest.mark.usefixtures("cache")
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """A folder with a corpus, an encoder and a configuration."""
+    return tiny.workshop(tmp_path_factory.mktemp("workshop"), DOCUMENTS, SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def cache(workshop, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(workshop / "cache"))
 
 
 @pytest.fixture
