@@ -1,9 +1,13 @@
-"""One thread a test process: the processes of a parallel run would else fight for the cores."""
+"""What every test process begins with."""
 
 import os
+import signal
 
+# One thread a process: those of a parallel run would else fight for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
 
 import torch
 
 torch.set_num_threads(1)
+# Shells let what they start in the background ignore Ctrl-C; tests that press it would then wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
