@@ -41,7 +41,7 @@ class Composition:
         return " + ".join((NAMES[self.contender], *(EXPERTS[expert] for expert in self.experts)))
 
 
-RECIPE = Composition("msc+bce", ("lexical", "neighbours"))
+PLAIN, RECIPE = Composition("bce"), Composition("msc+bce", ("lexical", "neighbours"))
 
 
 @dataclass(frozen=True)
