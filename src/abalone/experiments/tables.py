@@ -80,11 +80,12 @@ def ablation_tables(view: View, experiment: Experiment = ABLATION) -> list[Table
 
 def comparison_tables(view: View, experiment: Experiment = COMPARISON) -> list[Table]:
     """Table 3: every row at the setting that validation has chosen, averaged over seeds, and by thirds."""
+    starts = " Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
     finetuned = any(row.kind == "finetuned" for row in experiment.rows)
     averaged = (
         f"Temperature {TEMPERATURE:g}. Each row has the learning rate and epochs with the best validation micro-F1 at "
         f"0.5 averaged over seeds; each value is the mean over {counted(len(view.grid.seeds), 'seed')} ± the sample "
-        f"standard deviation.{' Fine-tuning (FT) starts from the pre-training chosen for its loss.' if finetuned else ''}"
+        f"standard deviation.{starts if finetuned else ''}"
     )
     return _score_tables(view, experiment, averaged, paper.COMPARISON)
 

@@ -31,7 +31,6 @@ def draw_imbalance(
         title: what stands above the picture.
     """
     order = np.argsort(-np.asarray(frequencies, dtype=np.int64), kind="stable")
-    ranks = np.arange(len(order))
     # The panel with the most methods has the say in their order.
     names = list(dict.fromkeys(name for methods in sorted(panels.values(), key=len, reverse=True) for name in methods))
     look = looks(names)
@@ -46,14 +45,15 @@ def draw_imbalance(
         if heading in logarithmic:
             axes.set_yscale("symlog", linthresh=0.1)
         # Averaged as it is drawn: on a scale of decades one frequent label would lift the line above all others.
-        drawn = axes.yaxis.get_transform()
+        scale = axes.yaxis.get_transform()
         for name, values in methods.items():
             shade, mark = look[name]
-            ranked = np.array([np.nan if values[i] is None else values[i] for i in order], dtype=np.float64)
+            known = [rank for rank, label in enumerate(order) if values[label] is not None]
+            ranked = np.array([values[order[rank]] for rank in known], dtype=np.float64)
             style = {"color": shade, "marker": mark, "markersize": 3, "linestyle": "none"}
-            axes.plot(ranks, ranked, alpha=0.45, markeredgewidth=0, **style)
-            line = drawn.inverted().transform(running_mean(drawn.transform(ranked), len(order) // SMOOTHED))
-            axes.plot(ranks, line, color=shade, linewidth=1.8, label=name)
+            axes.plot(known, ranked, alpha=0.45, markeredgewidth=0, **style)
+            smooth = scale.inverted().transform(running_mean(scale.transform(ranked), len(known) // SMOOTHED))
+            axes.plot(known, smooth, color=shade, linewidth=1.8, label=name)
         if heading in logarithmic:
             axes.set_ylim(bottom=-0.02)
         axes.set_xlim(-0.5, max(1, len(order)) - 0.5)
@@ -65,19 +65,23 @@ def draw_imbalance(
         handles = {
             label: handle for axes in every for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        known = [name for name in names if name in handles]
-        figure.legend([handles[name] for name in known], known, loc="outside right center", frameon=False, fontsize=9)
+        drawn = [name for name in names if name in handles]
+        figure.legend([handles[name] for name in drawn], drawn, loc="outside right center", frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
     write_picture(figure, Path(path))
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """[L], the mean of what is known among `width` neighbours, or one more; NaN where nothing is.
+    """The mean of each value and its neighbours, `width` of them or one more.
 
-    Towards the ends there are as many on both sides, and so fewer: else a line that falls would begin too low.
+    Towards the ends the neighbours are on one side. There it is their straight line that is followed: their mean would
+    begin far below values that fall from the first on.
     """
-    halves = (min(width // 2, i, len(values) - 1 - i) for i in range(len(values)))
-    windows = (values[i - half : i + half + 1] for i, half in enumerate(halves))
-    known = (window[~np.isnan(window)] for window in windows)
-    return np.array([window.mean() if len(window) else np.nan for window in known])
+    half, smooth = width // 2, np.empty(len(values))
+    for i in range(len(values)):
+        start = max(0, i - half)
+        near = values[start : i + half + 1]
+        straight = 2 < len(near) <= 2 * half
+        smooth[i] = np.polynomial.Polynomial.fit(np.arange(len(near)), near, 1)(i - start) if straight else near.mean()
+    return smooth
