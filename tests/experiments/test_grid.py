@@ -1,10 +1,12 @@
 """Tables as lists of runs: the paper's grids, the choice on validation, and what waits for what."""
 
+import math
+
 import pytest
 from made_up_runs import finish
 
 from abalone.config import Config
-from abalone.experiments.grid import Grid, choose, points, wanted_runs
+from abalone.experiments.grid import Grid, choose, planned_runs, points, wanted_runs
 from abalone.experiments.results import Results
 from abalone.experiments.rows import ABLATION, COMPARISON, EXPERIMENTS, IMBALANCE, ROWS, refuse_decided, row_names
 from abalone.losses import loss_spec
@@ -62,14 +64,35 @@ def test_fine_tuning_starts_from_the_pre_training_that_validation_chose(results)
     assert not [run for run in wanted_runs([COMPARISON], Grid(), BASE, results) if run.row == "L_Base-FT"]
 
 
-def test_choice_among_unfinished_settings_prefers_more_seeds(results):
-    candidates = points(ROWS["L_MSC"], COMPARISON, Grid(), BASE, results)
+def test_unfinished_settings_are_compared_over_the_seeds_they_have_in_common(results):
+    first, second = candidates = points(ROWS["L_MSC"], COMPARISON, Grid(), BASE, results)
     assert choose(candidates, results) is None
+    finish(results, second.runs[0], 0.6)
+    assert choose(candidates, results) is second
+    # More seeds, and a better mean thanks to the third, but worse where the two can be compared.
+    for run, score in zip(first.runs, (0.5, 0.5, 1.0), strict=True):
+        finish(results, run, score)
+    assert choose(candidates, results) is second
+    finish(results, second.runs[1], 0.3)
+    assert choose(candidates, results) is first
+    finish(results, second.runs[2], 1.2)
+    assert choose(candidates, results) is second  # complete: the mean over all seeds, 0.7 beside 0.667
+
+
+def test_settings_without_a_common_seed_are_compared_where_most_of_them_can_be(results):
+    candidates = points(ROWS["L_BCE"], COMPARISON, Grid(), BASE, results)
     finish(results, candidates[0].runs[0], 0.9)
-    assert choose(candidates, results) is candidates[0]
-    for run in candidates[1].runs[:2]:
-        finish(results, run, 0.5)
-    assert choose(candidates, results) is candidates[1]
+    for point, score in ((candidates[1], 0.5), (candidates[2], 0.6)):
+        finish(results, point.runs[1], score)
+    assert choose(candidates, results) is candidates[2]
+
+
+def test_fine_tuning_waits_for_all_settings_of_its_start(results):
+    for point in points(ROWS["L_MSC"], COMPARISON, Grid(), BASE, results):
+        for run in point.runs[:2]:
+            finish(results, run, 0.5)
+    assert points(ROWS["L_MSC-FT"], COMPARISON, Grid(), BASE, results) is None
+    assert planned_runs(ROWS["L_MSC-FT"], COMPARISON, Grid()) == 12
 
 
 def test_tables_share_runs(results):
@@ -100,20 +123,46 @@ def test_a_row_brings_the_row_it_starts_from(results):
 
 
 def test_a_smaller_grid_says_so():
-    assert Grid().caption() == ""
+    assert not any(Grid().caption(experiment) for experiment in EXPERIMENTS.values())
     small = Grid(seeds=(0,), epochs=10, learning_rates=(5e-5,)).capped()
     assert small.baseline_epochs == (10,)
     assert small.finetune_epochs == (5, 10)
-    assert "epochs of contrastive training 10 (the paper: 80)" in small.caption()
-    assert "epochs of the supervised losses 10 (the paper: 10, 40, 80)" in small.caption()
-    assert "seeds 1 (the paper: 3)" in small.caption()
-    assert "fine-tuning" not in small.caption()
+    caption = small.caption(COMPARISON)
+    assert "epochs of contrastive training 10 (the paper: 80)" in caption
+    assert "epochs of the supervised losses 10 (the paper: 10, 40, 80)" in caption
+    assert "learning rates of the encoder 5e-05 (the paper: 5e-05, 2e-05)" in caption
+    assert "seeds 1 (the paper: 3)" in caption
+    assert "fine-tuning" not in caption
     assert Grid(epochs=7).capped().finetune_epochs == (5, 7)
 
 
-@pytest.mark.parametrize("wrong", [{"seeds": ()}, {"seeds": (1, 1)}, {"temperatures": (0.0,)}, {"epochs": 0}])
-def test_impossible_grids_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+def test_a_caption_says_only_what_its_table_tries():
+    assert Grid(baseline_epochs=(10,), learning_rates=(5e-5,)).caption(ABLATION) == ""
+    assert Grid(learning_rates=(2e-5, 5e-5)).caption(COMPARISON) == ""
+    rate = "learning rates of the encoder 2e-05 (the paper: 5e-05)"
+    assert Grid(learning_rates=(2e-5, 5e-5)).caption(ABLATION) == rate
+    warm = Grid(temperatures=(0.1,), finetune_epochs=(5,))
+    assert warm.caption(ABLATION) == "temperatures of the ablation 0.1 (the paper: 0.07, 0.1, 0.2)"
+    assert warm.caption(COMPARISON) == "epochs of fine-tuning 5 (the paper: 5, 10)"
+    assert warm.caption(COMPARISON.only(["L_MSC"])) == warm.caption(IMBALANCE) == ""
+    short = Grid(epochs=5).caption(COMPARISON.only(["L_MSC-FT"]))  # its start is shorter than the paper's
+    assert short == "epochs of contrastive training 5 (the paper: 80)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seeds": ()}, "seeds must be different values, one at least"),
+        ({"seeds": (1, 1)}, "seeds must be different values"),
+        ({"seeds": (-1,)}, "seeds must be at least 0, got -1"),
+        ({"temperatures": (0.0,)}, "temperatures must be above 0 and finite, got 0"),
+        ({"temperatures": (0.1, math.inf)}, "temperatures must be above 0 and finite, got 0.1, inf"),
+        ({"learning_rates": (math.nan,)}, "learning_rates must be above 0 and finite, got nan"),
+        ({"epochs": 0}, "epochs must be above 0"),
+    ],
+)
+def test_impossible_grids_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         Grid(**wrong)
 
 
@@ -127,6 +176,8 @@ def test_rows_by_any_of_their_names():
     assert row_names(["msc", "L_Base-FT", "tf-idf", "MSC+bce"]) == ("L_MSC", "L_Base-FT", "tf-idf + SVM", "L_MSC+BCE")
     with pytest.raises(ValueError, match="did you mean 'L_BQueue'"):
         row_names(["bqeue"])
+    with pytest.raises(ValueError, match=r"no row is called ''\. Rows: L_MLM, "):
+        row_names([""])
 
 
 def test_the_cost_of_the_papers_grids_is_what_the_documentation_says(results):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +15,17 @@ TABLE = Table(
         Column("micro-F1", "at 0.5", r"$\mu$-F$_1$", "highest"),
         Column("Ham", "at 0.5", best="lowest"),
         Column("Ham", "the paper", best="lowest"),
-        Column("runs"),
+        Column("runs", text=True),
     ),
     (
         ("", (Line("L_A", r"$\mathcal{L}_{A}$", (Value(71.256, 0.5), Value(3.0), None, "2/3")),)),
-        ("Ours", (Line("L_B", r"$\mathcal{L}_{B}$", (Value(71.259, 1.25), Value(2.0), Value(9.0), "")),)),
+        (
+            "Ours",
+            (
+                Line("L_B", r"$\mathcal{L}_{B}$", (Value(71.259, 1.25), Value(2.0), Value(9.0), "")),
+                Line("L_C", r"$\mathcal{L}_{C}$", (Value(99.0, 1.25, final=False), None, None, "1/3")),
+            ),
+        ),
     ),
     "50 % of a_b & c.",
 )
@@ -30,15 +37,19 @@ def test_values():
     assert Value.of([3.0]) == Value(3.0, None)
     value = Value.of([1.0, None, 2.0, 3.0])
     assert (value.mean, value.deviation) == (2.0, 1.0)  # the sample deviation
+    assert Value.of([87.25579999999999] * 3).deviation == 0  # and no trace of rounding
 
 
 def test_markdown():
     assert markdown(TABLE).splitlines() == [
+        "### example",
+        "",
         "| Loss | micro-F1, at 0.5 | Ham, at 0.5 | Ham, the paper | runs |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| L_A | **71.26** ± 0.50 | 3.00 | – | 2/3 |",  # 71.256 and 71.259 look the same, so both are best
         "| **Ours** |  |  |  |  |",
         "| L_B | **71.26** ± 1.25 | **2.00** | 9.00 | – |",  # a single figure is not the best of anything
+        "| L_C | 99.00 ± 1.25 | – | – | 1/3 |",  # what misses runs cannot win
         "",
         "50 % of a_b & c.",
     ]
@@ -46,10 +57,15 @@ def test_markdown():
 
 def test_csv_keeps_the_digits():
     rows = list(csv.reader(io.StringIO(comma_separated(TABLE))))
-    assert rows[0][:3] == ["Loss", "micro-F1, at 0.5", "micro-F1, at 0.5, deviation"]
-    assert rows[1] == ["L_A", "71.256", "0.5", "3", "", "", "", "2/3"]
-    assert rows[2] == ["L_B", "71.259", "1.25", "2", "", "9", "", ""]
-    assert {len(row) for row in rows} == {8}
+    assert rows[0][:5] == ["table", "section", "Loss", "micro-F1, at 0.5", "micro-F1, at 0.5, deviation"]
+    assert rows[1] == ["example", "", "L_A", "71.256", "0.5", "3", "", "", "", "2/3"]
+    assert rows[2] == ["example", "Ours", "L_B", "71.259", "1.25", "2", "", "9", "", ""]
+    assert {len(row) for row in rows} == {10}
+
+
+def test_csv_has_the_same_columns_before_anything_is_finished():
+    empty = replace(TABLE, sections=(("", (Line("L_A", "A", (None, None, None, "0/3")),)),))
+    assert comma_separated(empty).splitlines()[0] == comma_separated(TABLE).splitlines()[0]
 
 
 def test_latex():
@@ -66,11 +82,24 @@ def test_latex():
     assert {line.count("&") for line in rows} == {4}
 
 
-@pytest.mark.parametrize("special", ["|", "%", "_", "³", "−"])
+def test_a_table_longer_than_a_page_goes_on_on_the_next():
+    lines = tuple(Line(f"label {n}", f"label {n}", (Value(1.0), None, None, "3/3")) for n in range(90))
+    text = latex(replace(TABLE, sections=(("head", lines),)))
+    assert text.startswith("% example: needs the packages booktabs and longtable")
+    assert text.count(r"\toprule") == text.count(r"\textbf{Loss}") == 2  # on the first page and on all others
+    for part in (r"\begin{longtable}{lcccc}", r"\endfirsthead", r"\endhead", r"\bottomrule", r"\end{longtable}"):
+        assert text.count(part) == 1
+    assert "table*" not in text
+    assert "longtable" not in latex(TABLE)
+    assert latex(TABLE).startswith("% example: needs the package booktabs\n")
+
+
+@pytest.mark.parametrize("special", ["|", "%", "_", "³", "−", "\n", "\r\n"])
 def test_names_with_special_characters(special):
     line = Line(f"a{special}b", "a", ("x",))
     table = Table("t", "Label", (Column(f"c{special}"),), (("", (line,)),), f"about {special}")
-    header, ruler, body = markdown(table).splitlines()[:3]
+    header, ruler, body, empty = markdown(table).splitlines()[2:6]
+    assert empty == ""
     unescaped = [text.replace("\\|", "").count("|") for text in (header, ruler, body)]
     assert unescaped == [3, 3, 3]
     assert latex(table)

@@ -3,7 +3,7 @@
 from statistics import stdev
 
 import pytest
-from made_up_runs import LABELS, card, finish
+from made_up_runs import LABELS, card, finish, record
 
 from abalone.config import Config
 from abalone.experiments.grid import Grid, points, wanted_runs
@@ -11,6 +11,7 @@ from abalone.experiments.imbalance import imbalance_tables
 from abalone.experiments.layout import Value
 from abalone.experiments.paper import ABLATION as PAPER_ABLATION
 from abalone.experiments.paper import COMPARISON as PAPER_COMPARISON
+from abalone.experiments.reproduce import present
 from abalone.experiments.results import Results
 from abalone.experiments.rows import ABLATION, COMPARISON, IMBALANCE, REPRESENTATION, ROWS
 from abalone.experiments.tables import (
@@ -53,7 +54,7 @@ def test_the_ablation_averages_over_temperatures_and_seeds(tmp_path):
     assert cell(main, "L_Base", "runs") == "0/9"
     assert cell(main, "L_MLM", "runs") == "0/3"
     assert cell(thirds, "L_MSC", "tail, at 0.5").mean == pytest.approx(micro.mean)
-    assert "9 runs, 2026-01-02, a processor, 9 min" in main.caption
+    assert "9 runs, 2026-01-02, a processor; the times of these runs add up to 9 min" in main.caption
     assert "some-encoder, mean pooling, max_length 64" in main.caption
 
 
@@ -66,14 +67,44 @@ def test_the_comparison_shows_the_setting_that_validation_chose(tmp_path):
     main, _ = comparison_tables(made)
     assert cell(main, "L_BCE", "setting") == "lr 2e-05, epochs 40"
     assert cell(main, "L_BCE", "micro-F1, at 0.5") == Value(50.0, 0.0)  # and not the better test score of the others
-    assert cell(main, "L_BCE", "runs") == "3/3"
+    assert cell(main, "L_BCE", "runs") == "18/18"
     assert cell(main, "L_MSC-FT", "setting") == "waits for its start"
+    assert cell(main, "L_MSC-FT", "runs") == "0/12"
     assert [heading for heading, _ in main.sections] == [
         "Supervised loss",
         "Contrastive loss",
         "Ours",
         "Beyond the paper",
     ]
+
+
+def test_a_choice_that_may_change_is_seen_to(tmp_path):
+    made = view(tmp_path)
+    runs = [run for run in wanted_runs([COMPARISON], made.grid, BASE, made.results) if run.row in ("L_BCE", "L_FCL")]
+    for run in runs:
+        if run.row == "L_FCL":
+            finish(made.results, run, 0.5)
+        elif run.config.epochs == 10 and run.config.seed < 2:
+            finish(made.results, run, 0.9 if run.config.learning_rate == 2e-5 else 0.6)
+    main, thirds = comparison_tables(made)
+    assert cell(main, "L_BCE", "setting") == "lr 2e-05, epochs 10 (of 2 of 6 settings, 2 of 3 seeds)"
+    assert cell(main, "L_BCE", "runs") == cell(thirds, "L_BCE", "runs") == "4/18"
+    assert not cell(main, "L_BCE", "micro-F1, at 0.5").final
+    assert cell(main, "L_FCL", "micro-F1, at 0.5").final
+    assert "Not complete: means are over the runs that are finished" in main.caption
+    assert "The setting of other rows may change" in main.caption
+    alone = comparison_tables(made, COMPARISON.only(["L_FCL"]))[0]
+    assert "Not complete" not in alone.caption
+    assert "FT" not in alone.caption
+
+
+def test_captions_count_in_english(tmp_path):
+    made = view(tmp_path, Grid(seeds=(0,), temperatures=(0.1,)))
+    (run,) = wanted_runs([ABLATION.only(["L_MSC"])], made.grid, BASE, made.results)
+    finish(made.results, run)
+    caption = ablation_tables(made, ABLATION.only(["L_MSC"]))[0].caption
+    assert "the mean over 1 temperature × 1 seed ±" in caption  # and nothing about L_MLM
+    assert "Shown: 1 run, " in caption
 
 
 def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
@@ -85,8 +116,10 @@ def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
     assert cell(representation_table(view(tmp_path, published="RCV1")), "L_BCE", "Silhouette ↑, the paper") == Value(
         0.15
     )
+    assert "The paper: its own figures for UK-LEX, with legal-bert-base-uncased and its own splits." in main.caption
     for table in (*ablation_tables(view(tmp_path)), representation_table(view(tmp_path, published="AAPD"))):
         assert not [column for column in table.columns if column.group == "the paper"]
+        assert "The paper:" not in table.caption
     assert [line.name for line in datasets_table(view(tmp_path, published="RCV1")).lines] == [
         "papers",
         "RCV1, the paper",
@@ -112,6 +145,27 @@ def test_representation(tmp_path):
     curves = clustering_table(made)
     assert cell(curves, "L_MLM", "10%, Silhouette") is None
     assert cell(curves, "L_MLM", "100%, Davies–Bouldin").mean == pytest.approx(1.75)
+    assert cell(curves, "L_MLM", "runs") == "3/3"
+
+
+@pytest.mark.parametrize("gone", [None, "absent"])
+def test_runs_whose_records_lack_what_is_shown_do_not_count(tmp_path, gone):
+    made = view(tmp_path)
+    for run in wanted_runs([IMBALANCE.only(["L_MLM"])], made.grid, BASE, made.results):
+        stored = record(run, made.results.corpus)
+        for part in ("clustering", "forces") if run.config.seed else ("forces",):
+            stored[part] = None
+            if gone:
+                del stored[part]
+        made.results.append(run, stored)
+    table = representation_table(made)
+    assert cell(table, "L_MLM", "Silhouette ↑") == Value(0.5, None, final=False)
+    assert cell(table, "L_MLM", "runs") == "1/3"
+    by_third, _ = imbalance_tables(made)
+    assert cell(by_third, "head", "L_MLM, attraction") is None
+    assert "Runs: L_MLM 0/3, L_Base 0/3, L_MSC 0/3." in by_third.caption
+    present(["imbalance"], [IMBALANCE.only(["L_MLM", "L_MSC"])], made, tmp_path)
+    assert (tmp_path / "imbalance.png").is_file()
 
 
 def test_imbalance(tmp_path):

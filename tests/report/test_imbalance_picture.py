@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from abalone.report.clustering import looks
 from abalone.report.imbalance import draw_imbalance, running_mean
 
 
@@ -22,8 +23,41 @@ def test_pictures(labels: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "i.svg"]
 
 
-def test_running_mean_passes_over_what_is_not_known() -> None:
-    values = np.array([1.0, np.nan, 3.0, 8.0, np.nan, np.nan, np.nan])
-    assert running_mean(values, 2).tolist()[:4] == [1.0, 2.0, 5.5, 5.5]
-    assert np.isnan(running_mean(values, 2)[5:]).all()
+def test_running_mean_follows_values_that_fall_from_the_first_on() -> None:
+    assert running_mean(np.array([9.0, 0.0, 3.0, 6.0, 0.0]), 2)[1:4].tolist() == [4.0, 3.0, 3.0]
+    falling = np.arange(20.0, 0.0, -1.0)
+    assert running_mean(falling, 6) == pytest.approx(falling)
     assert running_mean(np.array([5.0]), 0).tolist() == [5.0]
+    assert running_mean(np.array([]), 0).tolist() == []
+
+
+def drawn_lines(panels: dict, path: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> dict:
+    """By method, the running mean of the first panel: label ranks and heights."""
+    figures: list = []
+    monkeypatch.setattr("abalone.report.imbalance.write_picture", lambda figure, _: figures.append(figure))
+    draw_imbalance(range(60, 0, -1), panels, path, **options)
+    lines = figures[0].axes[0].get_lines()
+    return {line.get_label(): line for line in lines if not line.get_label().startswith("_")}
+
+
+def test_what_counts_over_decades_is_averaged_over_decades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [1000 * 0.8**rank for rank in range(60)]
+    panels = {"positives": {"L_MSC": values}}
+    line = drawn_lines(panels, tmp_path / "i.svg", monkeypatch, logarithmic=("positives",))["L_MSC"]
+    assert line.get_ydata()[:20] == pytest.approx(values[:20])  # a straight line where it is drawn
+
+
+def test_labels_of_which_nothing_is_known_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panels = {"attraction": {"L_MSC": [1.0, None, *[1.0] * 50, *[None] * 8]}}
+    line = drawn_lines(panels, tmp_path / "i.svg", monkeypatch)["L_MSC"]
+    assert line.get_xdata().tolist() == [0, *range(2, 52)]
+    assert line.get_ydata() == pytest.approx(np.ones(51))
+
+
+def test_a_row_has_its_colour_whatever_is_drawn_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, all_three = (
+        drawn_lines({"attraction": dict.fromkeys(names, [0.5] * 60)}, tmp_path / "i.svg", monkeypatch)
+        for names in (["L_MSC"], ["new", "L_MLM", "L_Base", "L_MSC"])
+    )
+    assert one["L_MSC"].get_color() == all_three["L_MSC"].get_color() == looks([])["L_MSC"][0]
+    assert len({line.get_color() for line in all_three.values()}) == 4

@@ -1,6 +1,8 @@
 """From a table to its runs: the paper's grid, a smaller one where asked for, and the choice among settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from statistics import fmean
@@ -10,11 +12,12 @@ from abalone.config import Config
 from abalone.experiments.rows import LEXICAL, ROWS, Experiment, Row
 
 TEMPERATURE = 0.1  # of everything but the ablation: the paper's best
+UNTRAINED = ("lexical", "frozen")  # kinds of rows that nothing of the grid but the seed concerns
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is tried. The defaults are the paper's; `caption` says where a smaller one differs."""
+    """What is tried. The defaults are the paper's; `caption` says where another differs."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     temperatures: tuple[float, ...] = (0.07, 0.1, 0.2)  # of the ablation
@@ -30,8 +33,10 @@ class Grid:
                 values = (values,)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{entry.name} must be different values, one at least, got {values}")
-            if min(values) < 0 or (entry.name != "seeds" and min(values) == 0):
-                raise ValueError(f"{entry.name} must be above 0, got {min(values)}")
+            if entry.name == "seeds" and min(values) < 0:
+                raise ValueError(f"seeds must be at least 0, got {min(values)}")
+            if entry.name != "seeds" and not all(0 < value < math.inf for value in values):
+                raise ValueError(f"{entry.name} must be above 0 and finite, got {_shown(values)}")
 
     def capped(self) -> "Grid":
         """The same with no stage longer than `epochs`."""
@@ -44,28 +49,21 @@ class Grid:
             tuple(dict.fromkeys(min(epochs, self.epochs) for epochs in self.finetune_epochs)),
         )
 
-    def caption(self) -> str:
-        """How this grid differs from the paper's, in words; empty where it does not."""
-        paper = Grid()
-        words = {
-            "epochs": "epochs of contrastive training",
-            "baseline_epochs": "epochs of the supervised losses",
-            "finetune_epochs": "epochs of fine-tuning",
-            "temperatures": "temperatures of the ablation",
-            "learning_rates": "learning rates of the encoder",
-        }
+    def caption(self, experiment: Experiment) -> str:
+        """How this grid differs from the paper's in what `experiment` tries, in words; empty where it does not."""
+        own, papers = _tried(experiment, self), _tried(experiment, Grid())
         differences = [
-            f"{what} {_shown(getattr(self, name))} (the paper: {_shown(getattr(paper, name))})"
-            for name, what in words.items()
-            if getattr(self, name) != getattr(paper, name)
+            f"{what} {_shown(own[what])} (the paper: {_shown(papers[what])})"
+            for what in papers
+            if set(own[what]) != set(papers[what])
         ]
-        if len(self.seeds) != len(paper.seeds):
-            differences.append(f"seeds {len(self.seeds)} (the paper: {len(paper.seeds)})")
+        if len(self.seeds) != len(Grid().seeds):
+            differences.append(f"seeds {len(self.seeds)} (the paper: {len(Grid().seeds)})")
         return "; ".join(differences)
 
 
-def _shown(values: object) -> str:
-    return ", ".join(f"{value:g}" for value in (values if isinstance(values, tuple) else (values,)))
+def _shown(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Scored(Protocol):
 
 def points(row: Row, experiment: Experiment, grid: Grid, base: Config, done: Scored) -> list[Point] | None:
     """What a row goes through; None as long as what it starts from is not chosen."""
-    if row.kind in ("lexical", "frozen"):
+    if row.kind in UNTRAINED:
         plain = Config(objective=LEXICAL, encoder="none") if row.kind == "lexical" else base
         return [Point({}, tuple(Run(row.name, plain.replace(epochs=0, seed=seed)) for seed in grid.seeds))]
     starts = _starts(row, experiment, grid, base, done)
@@ -138,13 +136,16 @@ def _starts(
     if before is None:
         return None
     # With a single setting there is nothing to choose, and a seed need not wait for the others.
-    if len(before) > 1 and any(len(finished_scores(point, done)) < len(point.runs) for point in before):
+    if len(before) > 1 and any(len(_scores(point, done)) < len(point.runs) for point in before):
         return None
     start = choose(before, done) or before[0]
     return {run.config.seed: run.config for run in start.runs}
 
 
 def _settings(row: Row, experiment: Experiment, grid: Grid) -> Iterator[dict[str, Any]]:
+    if row.kind in UNTRAINED:
+        yield {}
+        return
     if experiment.varies == "temperature":
         for temperature in grid.temperatures:
             yield {"temperature": temperature, "learning_rate": grid.learning_rates[0], "epochs": grid.epochs}
@@ -157,21 +158,31 @@ def _settings(row: Row, experiment: Experiment, grid: Grid) -> Iterator[dict[str
         yield {"learning_rate": rate, "epochs": number}
 
 
+def planned_runs(row: Row, experiment: Experiment, grid: Grid) -> int:
+    """How many runs a row has when all its settings are done."""
+    return len(list(_settings(row, experiment, grid))) * len(grid.seeds)
+
+
 def choose(candidates: Sequence[Point], done: Scored) -> Point | None:
     """The point with the best validation micro-F1 at 0.5 averaged over seeds, as in the paper.
 
-    While some runs are missing only points with the most finished seeds are compared. None if nothing is finished.
+    While runs are missing, the points that have begun are compared over the seeds they have in common; where they have
+    none in common, those that have the seed which most of them have. None if nothing is finished.
     """
-    scores = {number: finished_scores(point, done) for number, point in enumerate(candidates)}
-    most = max(map(len, scores.values()))
-    if most == 0:
+    scores = [_scores(point, done) for point in candidates]
+    points_with = Counter(seed for own in scores for seed in own)
+    if not points_with:
         return None
-    return candidates[max((n for n in scores if len(scores[n]) == most), key=lambda n: fmean(scores[n]))]
+    widest = max(points_with, key=lambda seed: points_with[seed])
+    compared = {number: own for number, own in enumerate(scores) if widest in own}
+    common = set.intersection(*map(set, compared.values()))
+    return candidates[max(compared, key=lambda number: fmean(compared[number][seed] for seed in common))]
 
 
-def finished_scores(point: Point, done: Scored) -> list[float]:
-    """The validation micro-F1 of the finished runs of a point."""
-    return [score for run in point.runs if (score := done.validation_micro_f1(run)) is not None]
+def _scores(point: Point, done: Scored) -> dict[int, float]:
+    """By seed, the validation micro-F1 of the finished runs of a point."""
+    scores = {run.config.seed: done.validation_micro_f1(run) for run in point.runs}
+    return {seed: score for seed, score in scores.items() if score is not None}
 
 
 def needed(experiment: Experiment) -> list[Row]:
@@ -182,6 +193,25 @@ def needed(experiment: Experiment) -> list[Row]:
             rows.setdefault(row.starts_from, ROWS[row.starts_from])
         rows.setdefault(row.name, row)
     return list(rows.values())
+
+
+_CALLED = {"temperature": "temperatures of the ablation", "learning_rate": "learning rates of the encoder"}
+_EPOCHS_CALLED = {
+    "contrastive": "epochs of contrastive training",
+    "supervised": "epochs of the supervised losses",
+    "finetuned": "epochs of fine-tuning",
+}
+
+
+def _tried(experiment: Experiment, grid: Grid) -> dict[str, list[float]]:
+    """What the rows of an experiment, and those they start from, go through: values by what captions call them."""
+    tried: dict[str, list[float]] = {}
+    for row in needed(experiment):
+        for settings in _settings(row, experiment, grid):
+            for name, value in settings.items():
+                values = tried.setdefault(_EPOCHS_CALLED[row.kind] if name == "epochs" else _CALLED[name], [])
+                values += [value] if value not in values else []
+    return tried
 
 
 def wanted_runs(experiments: Sequence[Experiment], grid: Grid, base: Config, done: Scored) -> list[Run]:

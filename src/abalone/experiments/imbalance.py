@@ -7,7 +7,8 @@ import numpy as np
 
 from abalone.evaluation.groups import THIRDS, label_thirds
 from abalone.experiments.grid import TEMPERATURE
-from abalone.experiments.layout import Cell, Column, Line, Table, Value, escaped
+from abalone.experiments.latex import escaped
+from abalone.experiments.layout import Cell, Column, Line, Table, Value
 from abalone.experiments.rows import IMBALANCE, ROWS, Experiment
 from abalone.experiments.view import Finished, View
 
@@ -18,7 +19,8 @@ Numbers = Sequence[float | None]
 
 def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Table]:
     """By thirds of the labels, and label by label."""
-    rows = [done for _, section in view.sections(experiment) for done in section]
+    sections = view.sections(experiment)
+    rows = [done for _, section in sections for done in section]
     frequencies = np.array(view.card.statistics["frequencies"])
     third_of = label_thirds(frequencies)
     order = np.argsort(-frequencies, kind="stable")
@@ -64,7 +66,8 @@ def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Tab
         "(L_Base), or in batch, queue and prototypes (L_MSC); mean attraction (−cosine to the label's other test "
         "documents: −1 when they coincide) and repulsion (cosine to test documents without the label) of the trained "
         f"embeddings, at temperature {TEMPERATURE:g} and the first learning rate, over seeds ± the sample standard "
-        f"deviation. {view.how_made([('', rows)])}"
+        f"deviation. Runs: {', '.join(f'{done.row.name} {done.runs}' for done in rows)}. "
+        f"{view.how_made(experiment, sections)}"
     )
     return [
         Table("imbalance", "Labels", columns, (("", by_third),), f"The mean over the labels of each third. {about}"),
@@ -74,12 +77,12 @@ def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Tab
 
 def force_by_label(done: Finished, force: str) -> list[float | None]:
     """[L], attraction or repulsion of each label, the mean over seeds."""
-    stored = [record["forces"][force] for record in done.records if record.get("forces")]
+    stored = [record["forces"][force] for record in done.records]
     return [None if (value := Value.of(seeds)) is None else value.mean for seeds in zip(*stored, strict=True)]
 
 
 def _over_seeds(done: Finished, force: str, labels: np.ndarray) -> Value | None:
-    stored = [record["forces"][force] for record in done.records if record.get("forces")]
+    stored = [record["forces"][force] for record in done.records]
     means = (_mean_over(labels, values) for values in stored)
     return Value.of([mean.mean if mean else None for mean in means])
 

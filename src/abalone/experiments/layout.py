@@ -7,29 +7,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Literal
 
-import numpy as np
-
 from abalone.data.cache import written_whole
+from abalone.experiments.latex import escaped
 
 MISSING = "–"
+LONG = 45  # rows that fit on a page
 
 
 @dataclass(frozen=True)
 class Value:
-    """A mean, and the standard deviation where there are several values."""
+    """A mean, and the standard deviation where there are several values.
+
+    Args:
+        mean, deviation: of the values.
+        final: whether no value is missing; what is not final is never set in bold.
+    """
 
     mean: float
     deviation: float | None = None
+    final: bool = True
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Value | None":
+    def of(cls, values: Sequence[float | None], *, final: bool = True) -> "Value | None":
         """Mean and sample deviation of what is known; None of nothing."""
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return cls(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else None)
+        return cls(fmean(known), stdev(known) if len(known) > 1 else None, final)
 
 
 Cell = Value | str | None
@@ -46,6 +53,7 @@ class Column:
         latex: the heading in LaTeX, if it is another.
         best: which mean is set in bold.
         decimals: shown; CSV has all.
+        text: whether its cells are words; in CSV other columns have one for the deviation beside them.
     """
 
     heading: str
@@ -53,6 +61,7 @@ class Column:
     latex: str | None = None
     best: Best | None = None
     decimals: int = 2
+    text: bool = False
 
     @property
     def title(self) -> str:
@@ -109,35 +118,51 @@ def markdown(table: Table) -> str:
                 for cell, column in zip(line.cells, table.columns, strict=True)
             )
             rows.append([line.name, *cells])
-    body = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    return f"{body}\n\n{table.caption}\n"
+    body = "\n".join(f"| {' | '.join(map(_in_a_row, row))} |" for row in rows)
+    return f"### {table.name}\n\n{body}\n\n{table.caption}\n"
+
+
+def _in_a_row(cell: str) -> str:
+    return " ".join(cell.splitlines()).replace("|", r"\|")
 
 
 def comma_separated(table: Table) -> str:
-    """All digits, mean and deviation in columns of their own."""
+    """All digits, mean and deviation in columns of their own; each row says which table and section it is of."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    numeric = [any(isinstance(line.cells[n], Value) for line in table.lines) for n in range(len(table.columns))]
-    head = [table.first]
-    for column, number in zip(table.columns, numeric, strict=True):
-        head += [column.title, f"{column.title}, deviation"] if number else [column.title]
+    head = ["table", "section", table.first]
+    for column in table.columns:
+        head += [column.title] if column.text else [column.title, f"{column.title}, deviation"]
     writer.writerow(head)
-    for line in table.lines:
-        row: list[object] = [line.name]
-        for cell, number in zip(line.cells, numeric, strict=True):
-            if isinstance(cell, Value):
-                row += [f"{cell.mean:.6g}", "" if cell.deviation is None else f"{cell.deviation:.6g}"]
-            else:
-                row += [cell or "", ""] if number else [cell or ""]
-        writer.writerow(row)
+    for heading, lines in table.sections:
+        for line in lines:
+            row = [table.name, heading, line.name]
+            for cell, column in zip(line.cells, table.columns, strict=True):
+                if isinstance(cell, Value):
+                    row += [f"{cell.mean:.6g}", "" if cell.deviation is None else f"{cell.deviation:.6g}"]
+                else:
+                    row += [cell or ""] if column.text else [cell or "", ""]
+            writer.writerow(row)
     return stream.getvalue()
 
 
 def latex(table: Table) -> str:
-    """In the paper's layout; needs the package booktabs."""
-    bold, width = _best(table), len(table.columns) + 1
+    """In the paper's layout; one that is longer than a page goes on on the next."""
+    caption = rf"\caption{{{escaped(table.caption)}}}\label{{table:{table.name}}}"
+    form, head, body = "l" + "c" * len(table.columns), _latex_head(table), _latex_body(table)
+    if len(table.lines) <= LONG:
+        out = [f"% {table.name}: needs the package booktabs", r"\begin{table*}[t]", r"\centering\footnotesize"]
+        out += [rf"\begin{{tabular}}{{{form}}}", *head, *body, r"\end{tabular}", caption, r"\end{table*}"]
+    else:
+        out = [f"% {table.name}: needs the packages booktabs and longtable, and text in one column"]
+        out += [r"{\footnotesize", rf"\begin{{longtable}}{{{form}}}", rf"{caption} \\", *head, r"\endfirsthead"]
+        out += [*head, r"\endhead", *body, r"\end{longtable}", "}"]
+    return "\n".join(out) + "\n"
+
+
+def _latex_head(table: Table) -> list[str]:
     groups = [(group, len(list(columns))) for group, columns in groupby(column.group for column in table.columns)]
-    out = [r"\begin{table*}[t]", r"\centering\footnotesize", rf"\begin{{tabular}}{{l{'c' * (width - 1)}}}", r"\toprule"]
+    out = [r"\toprule"]
     if any(group for group, _ in groups):
         out.append(
             " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{escaped(group)}}}" for group, n in groups)]) + r" \\"
@@ -148,7 +173,11 @@ def latex(table: Table) -> str:
                 out.append(rf"\cmidrule(lr){{{start}-{start + number - 1}}}")
             start += number
     headings = (column.latex or escaped(column.heading) for column in table.columns)
-    out.append(" & ".join([rf"\textbf{{{table.first}}}", *headings]) + r" \\")
+    return [*out, " & ".join([rf"\textbf{{{table.first}}}", *headings]) + r" \\"]
+
+
+def _latex_body(table: Table) -> list[str]:
+    bold, width, out = _best(table), len(table.columns) + 1, []
     for heading, lines in table.sections:
         out.append(r"\midrule")
         if heading:
@@ -161,10 +190,7 @@ def latex(table: Table) -> str:
                 for cell, column in zip(line.cells, table.columns, strict=True)
             )
             out.append(" & ".join([line.latex, *cells]) + r" \\")
-    label = f"table:{table.name}"
-    caption = rf"\caption{{{escaped(table.caption)}}}"
-    out += [r"\bottomrule", r"\end{tabular}", caption, rf"\label{{{label}}}", r"\end{table*}"]
-    return "\n".join(out) + "\n"
+    return [*out, r"\bottomrule"]
 
 
 FORMATS: dict[str, tuple[str, Callable[[Table], str]]] = {
@@ -182,10 +208,11 @@ def write(table: Table, folder: Path) -> None:
 
 
 def _best(table: Table) -> set[tuple[str, Column]]:
-    """Row and column of the best means; of a single row none is best."""
+    """Row and column of the best means; of a single row none is best, and a row that misses runs may not win."""
     best = set()
     for number, column in enumerate(table.columns):
-        means = {line.name: cell.mean for line in table.lines if isinstance(cell := line.cells[number], Value)}
+        cells = {line.name: cell for line in table.lines if isinstance(cell := line.cells[number], Value)}
+        means = {name: cell.mean for name, cell in cells.items() if cell.final}
         if column.best is None or len(means) < 2:
             continue
         # Compared as shown: two that look the same are both best.
@@ -203,21 +230,3 @@ def _shown(cell: Cell, column: Column, mean: str, between: str, after: str = "")
 
 def _number(value: float, column: Column) -> str:
     return MISSING if math.isnan(value) else f"{value:.{column.decimals}f}"
-
-
-_LATEX = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "–": "--", "×": r"$\times$", "±": r"$\pm$", "τ": r"$\tau$"}
-_LATEX |= {
-    "³": "$^3$",
-    "⁴": "$^4$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "β": r"$\beta$",
-    "…": r"\dots{}",
-    "−": "$-$",
-}
-_LATEX |= {"≥": r"$\geq$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "$": r"\$", "^": r"\^{}"}
-
-
-def escaped(text: str) -> str:
-    """Plain text for LaTeX."""
-    return "".join(_LATEX.get(character, character) for character in text)

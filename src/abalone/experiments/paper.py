@@ -5,6 +5,7 @@ Audibert, Gauffre & Amini, "Exploring Contrastive Learning for Long-Tailed Multi
 
 # What our readers call the paper's corpora.
 PUBLISHED = {"aapd": "AAPD", "rcv1": "RCV1", "uk-lex69": "UK-LEX"}
+ENCODERS = {"AAPD": "roberta-base", "RCV1": "roberta-base", "UK-LEX": "legal-bert-base-uncased"}
 
 Scores = dict[str, tuple[float, float, float]]  # by row: micro-F1, macro-F1 in percent, Hamming loss × 10³
 
@@ -15,7 +16,7 @@ DATASETS: dict[str, tuple[str, str, str, int, float, int]] = {
     "UK-LEX": ("20.0k", "8.0k", "8.5k", 69, 1.7, 1154),
 }
 
-# Table 2, and Table 3 below: roberta-base; UK-LEX with legal-bert-base-uncased.
+# Table 2, and Table 3 below.
 ABLATION: dict[str, Scores] = {
     "AAPD": {
         "L_MLM": (63.86, 45.62, 28.48),
@@ -73,3 +74,8 @@ REPRESENTATION: dict[str, dict[str, tuple[float, float]]] = {
         "L_MSC-FT": (0.16, 1.98),
     },
 }
+
+
+def about(published: str) -> str:
+    """For captions: what the paper's figures for a corpus are."""
+    return f"The paper: its own figures for {published}, with {ENCODERS[published]} and its own splits."

@@ -1,7 +1,7 @@
 """The rows of the paper's tables, and those we add: what is trained, by which name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -64,11 +64,13 @@ class Experiment:
         sections: rows by heading; an empty heading is none.
         varies: "temperature": every row is averaged over temperatures and seeds. "setting": each row has its learning
             rate and epochs chosen on validation, and is averaged over seeds. "seed": nothing but the seed varies.
+        shows: which part of a run's record; a run whose record lacks it counts as missing.
     """
 
     name: str
     sections: tuple[tuple[str, tuple[str, ...]], ...]
     varies: Literal["temperature", "setting", "seed"]
+    shows: Literal["scores", "clustering", "forces"] = "scores"
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -78,7 +80,7 @@ class Experiment:
     def only(self, names: Sequence[str]) -> "Experiment":
         """The same experiment with some of its rows."""
         left = ((heading, tuple(name for name in own if name in names)) for heading, own in self.sections)
-        return Experiment(self.name, tuple(section for section in left if section[1]), self.varies)
+        return replace(self, sections=tuple(section for section in left if section[1]))
 
 
 ABLATION = Experiment("ablation", (("", ("L_MLM",)), ("", ("L_Base", "L_BQueue", "L_BQProto", "L_MSC"))), "temperature")
@@ -96,8 +98,9 @@ REPRESENTATION = Experiment(
     "representation",
     (("", ("L_MLM", "L_BCE")), ("", ("L_Base", "L_Base-FT")), ("", ("L_MSC", "L_MSC-FT"))),
     "setting",
+    "clustering",
 )
-IMBALANCE = Experiment("imbalance", (("", ("L_MLM", "L_Base", "L_MSC")),), "seed")
+IMBALANCE = Experiment("imbalance", (("", ("L_MLM", "L_Base", "L_MSC")),), "seed", "forces")
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (ABLATION, COMPARISON, REPRESENTATION, IMBALANCE)}
 
 # What the rows and the grid decide; settings from elsewhere would be overruled in silence.
@@ -120,7 +123,7 @@ def row_names(wanted: Sequence[str]) -> tuple[str, ...]:
     for name in wanted:
         if _plain(name) not in known:
             near = get_close_matches(_plain(name), known, n=1)
-            hint = f"; did you mean {known[near[0]]!r}?" if near else ""
+            hint = f"; did you mean {known[near[0]]!r}?" if near else "."
             raise ValueError(f"no row is called {name!r}{hint} Rows: {', '.join(ROWS)}")
     return tuple(known[_plain(name)] for name in wanted)
 

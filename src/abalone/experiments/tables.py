@@ -7,11 +7,13 @@ from abalone.evaluation.clustering import IN_THE_TABLE, PROPORTIONS
 from abalone.evaluation.groups import THIRDS
 from abalone.experiments import paper
 from abalone.experiments.grid import TEMPERATURE
-from abalone.experiments.layout import Best, Cell, Column, Line, Table, Value, escaped
-from abalone.experiments.rows import ABLATION, COMPARISON, REPRESENTATION, Experiment
-from abalone.experiments.view import Finished, Sections, View
+from abalone.experiments.latex import escaped
+from abalone.experiments.layout import Best, Cell, Column, Line, Table, Value
+from abalone.experiments.rows import ABLATION, COMPARISON, REPRESENTATION, ROWS, Experiment
+from abalone.experiments.view import Finished, Sections, View, counted
 
 CUTS = {"half": "at 0.5", "macro": "tuned"}  # which of the stored cuts are shown, and how they are called
+SETTING, RUNS = Column("setting", text=True), Column("runs", text=True)
 TUNED = "Tuned: one threshold a label, fitted on validation for macro-F1, on the same models."
 
 
@@ -59,7 +61,7 @@ def datasets_table(view: View) -> Table:
     return Table(
         "datasets",
         "Dataset",
-        tuple(Column(heading, latex=latex) for heading, latex in headings.items()),
+        tuple(Column(heading, latex=latex, text=True) for heading, latex in headings.items()),
         (("", tuple(lines)),),
         "Documents in the three splits, labels, and the mean numbers of labels and of words a document carries.",
     )
@@ -67,19 +69,23 @@ def datasets_table(view: View) -> Table:
 
 def ablation_tables(view: View, experiment: Experiment = ABLATION) -> list[Table]:
     """Table 2: every row averaged over temperatures and seeds, and the same by thirds of the labels."""
+    temperatures = counted(len(view.grid.temperatures), "temperature")
+    frozen = " (L_MLM: seeds alone)" if ROWS["L_MLM"] in experiment.rows else ""
     averaged = (
-        f"Each value is the mean over {len(view.grid.temperatures)} temperatures × {len(view.grid.seeds)} seeds "
-        f"(L_MLM: seeds alone) ± the sample standard deviation; learning rate {view.grid.learning_rates[0]:g}."
+        f"Each value is the mean over {temperatures} × {counted(len(view.grid.seeds), 'seed')}{frozen} ± the sample "
+        f"standard deviation; learning rate {view.grid.learning_rates[0]:g}."
     )
     return _score_tables(view, experiment, averaged, paper.ABLATION)
 
 
 def comparison_tables(view: View, experiment: Experiment = COMPARISON) -> list[Table]:
     """Table 3: every row at the setting that validation has chosen, averaged over seeds, and by thirds."""
+    starts = " Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
+    finetuned = any(row.kind == "finetuned" for row in experiment.rows)
     averaged = (
         f"Temperature {TEMPERATURE:g}. Each row has the learning rate and epochs with the best validation micro-F1 at "
-        f"0.5 averaged over seeds; each value is the mean over {len(view.grid.seeds)} seeds ± the sample standard "
-        "deviation. Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
+        f"0.5 averaged over seeds; each value is the mean over {counted(len(view.grid.seeds), 'seed')} ± the sample "
+        f"standard deviation.{starts if finetuned else ''}"
     )
     return _score_tables(view, experiment, averaged, paper.COMPARISON)
 
@@ -89,7 +95,7 @@ def _score_tables(view: View, experiment: Experiment, averaged: str, published: 
     theirs = published.get(view.card.published or "", {})
     with_setting = experiment.varies == "setting"
     groups = [*CUTS.values(), *(["the paper"] if theirs else [])]
-    after = [*([Column("setting")] if with_setting else []), Column("runs")]
+    after = [*([SETTING] if with_setting else []), RUNS]
 
     def scores(done: Finished) -> tuple[Cell, ...]:
         own = [done.score(cut, metric.key, metric.factor) for cut in CUTS for metric in METRICS]
@@ -99,19 +105,19 @@ def _score_tables(view: View, experiment: Experiment, averaged: str, published: 
     def by_third(done: Finished) -> tuple[Cell, ...]:
         return (*(done.score(cut, f"macro_f1_{third}", 100) for cut in CUTS for third in THIRDS), done.runs)
 
-    how = f"{TUNED} {averaged} {view.how_made(sections)}"
+    how = f"{TUNED} {averaged} {view.how_made(experiment, sections)}"
     return [
         Table(
             experiment.name,
             "Loss",
             (*(metric.column(group) for group in groups for metric in METRICS), *after),
             _lines(sections, scores),
-            f"{view.card.name}, test. F1 in percent, Hamming loss × 10³. {how}",
+            f"{view.card.name}, test. F1 in percent, Hamming loss × 10³. {how}{_about(view, theirs)}",
         ),
         Table(
             f"{experiment.name}-thirds",
             "Loss",
-            (*(Column(third, cut, best="highest") for cut in CUTS.values() for third in THIRDS), Column("runs")),
+            (*(Column(third, cut, best="highest") for cut in CUTS.values() for third in THIRDS), RUNS),
             _lines(sections, by_third),
             f"{view.card.name}, test. Macro-F1 in percent over the most frequent third of the labels (head), the next "
             f"(medium) and the rarest (tail). {how}",
@@ -136,16 +142,17 @@ def representation_table(view: View, experiment: Experiment = REPRESENTATION) ->
         own = (done.clustering(measure, IN_THE_TABLE) for measure in ("silhouette", "davies_bouldin"))
         return (*own, *_beside(theirs, done, 2), done.setting, done.runs)
 
-    curves = [run["clustering"] for _, rows in sections for row in rows for run in row.records if run.get("clustering")]
+    curves = [run["clustering"] for _, rows in sections for row in rows for run in row.records]
     documents = f"{curves[0]['documents'][-1]:,} " if curves else ""
     return Table(
         experiment.name,
         "Method",
-        (*columns, Column("setting"), Column("runs")),
+        (*columns, SETTING, RUNS),
         _lines(sections, cells),
         f"{view.card.name}: {documents}test embeddings, each label combination a class, the most frequent "
         f"{IN_THE_TABLE:.0%} of the combinations kept; Euclidean distances of what the classifier is given. Settings "
-        f"as in the comparison; mean over seeds ± the sample standard deviation. {view.how_made(sections)}",
+        "as in the comparison; mean over seeds ± the sample standard deviation. "
+        f"{view.how_made(experiment, sections)}{_about(view, theirs)}",
     )
 
 
@@ -155,15 +162,19 @@ def clustering_table(view: View, experiment: Experiment = REPRESENTATION) -> Tab
     sections = view.sections(experiment)
 
     def cells(done: Finished) -> tuple[Cell, ...]:
-        return tuple(done.clustering(measure, share) for measure in measures for share in PROPORTIONS)
+        return (*(done.clustering(measure, share) for measure in measures for share in PROPORTIONS), done.runs)
 
     return Table(
         "clustering",
         "Method",
-        tuple(Column(f"{share:.0%}", name, decimals=3) for name in measures.values() for share in PROPORTIONS),
+        (*(Column(f"{share:.0%}", name, decimals=3) for name in measures.values() for share in PROPORTIONS), RUNS),
         _lines(sections, cells),
         f"{view.card.name}: as in the representation table, over the share of the label combinations that is kept.",
     )
+
+
+def _about(view: View, theirs: Mapping[str, tuple[float, ...]]) -> str:
+    return f" {paper.about(view.card.published)}" if theirs and view.card.published else ""
 
 
 def _beside(theirs: Mapping[str, tuple[float, ...]], done: Finished, number: int) -> list[Cell]:

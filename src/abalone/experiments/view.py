@@ -1,10 +1,9 @@
 """What tables and figures are made from: the finished runs of each row."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abalone.config import Config
-from abalone.experiments.grid import Grid, Point, choose, points
+from abalone.experiments.grid import Grid, Point, choose, planned_runs, points
 from abalone.experiments.identity import UNIMPORTANT, CorpusCard, encoder_name
 from abalone.experiments.layout import Value
 from abalone.experiments.results import Record, Results
@@ -17,30 +16,38 @@ class Finished:
 
     Args:
         row: the row.
-        records: what was stored of its runs.
+        records: what was stored of the runs that are shown: of all, or of the chosen setting.
+        finished: how many runs of all its settings are finished.
         planned: how many there are to be.
         setting: what validation has chosen, in words.
     """
 
     row: Row
     records: list[Record]
+    finished: int
     planned: int
     setting: str = ""
 
     @property
     def runs(self) -> str:
         """How many of the planned runs are finished."""
-        return f"{len(self.records)}/{self.planned}"
+        return f"{self.finished}/{self.planned}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether all planned runs are finished, so that nothing shown will change."""
+        return self.finished == self.planned
 
     def score(self, cut: str, metric: str, factor: float) -> Value | None:
         """A test score with thresholds at `cut`, scaled by `factor`."""
         found = [record["scores"]["test"][cut].get(metric) for record in self.records]
-        return Value.of([None if value is None else factor * value for value in found])
+        return Value.of([None if value is None else factor * value for value in found], final=self.complete)
 
     def clustering(self, measure: str, proportion: float) -> Value | None:
         """A clustering score at a share of the label combinations."""
-        curves = [record["clustering"] for record in self.records if record.get("clustering")]
-        return Value.of([curve[measure][curve["proportions"].index(proportion)] for curve in curves])
+        curves = [record["clustering"] for record in self.records]
+        found = [curve[measure][curve["proportions"].index(proportion)] for curve in curves]
+        return Value.of(found, final=self.complete)
 
 
 Sections = list[tuple[str, list[Finished]]]
@@ -71,37 +78,71 @@ class View:
         ]
 
     def _finished(self, row: Row, experiment: Experiment) -> Finished:
+        planned = planned_runs(row, experiment, self.grid)
         candidates = points(row, experiment, self.grid, self.base, self.results)
         if candidates is None:
-            return Finished(row, [], len(self.grid.seeds), "waits for its start")
+            return Finished(row, [], 0, planned, "waits for its start")
+        by_point = [self._records(point, experiment) for point in candidates]
+        every = [record for records in by_point for record in records]
         if experiment.varies != "setting":
-            return Finished(row, self._records(candidates), sum(len(point.runs) for point in candidates))
+            return Finished(row, every, len(every), planned)
         chosen = choose(candidates, self.results)
         if chosen is None:
-            return Finished(row, [], len(self.grid.seeds))
-        tried = chosen.settings
-        setting = f"lr {tried['learning_rate']:g}, epochs {tried['epochs']:g}" if tried else ""
-        return Finished(row, self._records([chosen]), len(chosen.runs), setting)
+            return Finished(row, [], 0, planned)
+        shown = by_point[candidates.index(chosen)]
+        setting = _in_words(chosen)
+        if setting and len(every) < planned:
+            settings = f"of {sum(map(bool, by_point))} of {len(candidates)} settings, " if len(candidates) > 1 else ""
+            setting += f" ({settings}{len(shown)} of {len(chosen.runs)} seeds)"
+        return Finished(row, shown, len(every), planned, setting)
 
-    def _records(self, chosen: Sequence[Point]) -> list[Record]:
-        runs = (run for point in chosen for run in point.runs)
-        return [record for run in runs if (record := self.results.get(run)) is not None]
+    def _records(self, point: Point, experiment: Experiment) -> list[Record]:
+        found = (self.results.get(run) for run in point.runs)
+        return [record for record in found if record is not None and record.get(experiment.shows)]
 
-    def how_made(self, sections: Sections) -> str:
-        """For captions: the encoder, what differs from the paper's grid, and where and when the runs were made."""
+    def how_made(self, experiment: Experiment, sections: Sections) -> str:
+        """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run."""
         default, base = Config().to_dict(), self.base.to_dict()
         silent = {"encoder", "pooling", "seed", *UNIMPORTANT}
         changed = [f"{name} {base[name]}" for name in base if name not in silent and base[name] != default[name]]
         sentences = [
             f"Encoder: {', '.join([encoder_name(self.base.encoder), f'{self.base.pooling} pooling', *changed])}."
         ]
-        if smaller := self.grid.caption():
-            sentences.append(f"Not the paper's grid: {smaller}.")
-        records = [record for _, rows in sections for row in rows for record in row.records]
-        if records:
-            dates = sorted(record["date"][:10] for record in records)
-            machines = sorted({str(record["machine"]["gpu"] or record["machine"]["cpu"]) for record in records})
-            minutes = sum(record["seconds"] for record in records) / 60
-            when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-            sentences.append(f"{len(records)} runs, {when}, {', '.join(machines)}, {minutes:,.0f} min of runs in all.")
+        if differences := self.grid.caption(experiment):
+            sentences.append(f"Not the paper's grid: {differences}.")
+        rows = [row for _, section in sections for row in section]
+        if not all(row.complete for row in rows):
+            sentences.append(_provisional(experiment))
+        if records := [record for row in rows for record in row.records]:
+            sentences.append(_origin(records))
         return " ".join(sentences)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _in_words(point: Point) -> str:
+    tried = point.settings
+    return f"lr {tried['learning_rate']:g}, epochs {tried['epochs']:g}" if tried else ""
+
+
+def _provisional(experiment: Experiment) -> str:
+    """What a reader must know of a table while runs are missing."""
+    means = "Not complete: means are over the runs that are finished, and only complete rows are compared for bold."
+    if experiment.varies != "setting":
+        return means
+    return (
+        f"{means} The setting of other rows may change: it is the best of those that have a run, over the seeds that "
+        "these have in common."
+    )
+
+
+def _origin(records: list[Record]) -> str:
+    dates = sorted(record["date"][:10] for record in records)
+    machines = sorted({str(record["machine"]["gpu"] or record["machine"]["cpu"]) for record in records})
+    minutes = sum(record["seconds"] for record in records) / 60
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    runs = counted(len(records), "run")
+    return f"Shown: {runs}, {when}, {', '.join(machines)}; the times of these runs add up to {minutes:,.0f} min."

@@ -1,6 +1,6 @@
 """Clustering quality over the share of label combinations that is kept: the figure of the paper's appendix."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,13 @@ from abalone.report.picture import blank_figure, write_picture
 # Told apart by colour-blind readers too; marks tell them apart in print.
 SHADES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
 MARKS = "os^vDP*"
+DRAWN = ("L_MLM", "L_Base", "L_MSC", "L_MSC-FT", "L_BCE", "L_Base-FT")
+
+
+def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Shade and mark of each method: a row of the paper has its own, whatever else is drawn beside it."""
+    order = dict.fromkeys((*DRAWN, *names))
+    return {name: (SHADES[n % len(SHADES)], MARKS[n % len(MARKS)]) for n, name in enumerate(order)}
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,13 @@ def draw_clustering(
     figure = blank_figure(9.5, 3.8)
     left, right = figure.subplots(1, 2)
     percent = 100 * np.asarray(proportions)
+    look = looks(curves)
     for axes, measure, heading in (
         (left, "silhouette", "Silhouette (higher is better)"),
         (right, "davies_bouldin", "Davies–Bouldin (lower is better)"),
     ):
-        for number, (name, curve) in enumerate(curves.items()):
-            shade, mark = SHADES[number % len(SHADES)], MARKS[number % len(MARKS)]
+        for name, curve in curves.items():
+            shade, mark = look[name]
             means = np.asarray(getattr(curve, measure), dtype=np.float64)
             axes.plot(percent, means, color=shade, marker=mark, markersize=4, linewidth=1.4, label=name)
             spread = getattr(curve, f"{measure}_deviation")
