@@ -92,7 +92,7 @@ def test_a_choice_that_may_change_is_seen_to(tmp_path):
     assert not cell(main, "L_BCE", "micro-F1, at 0.5").final
     assert cell(main, "L_FCL", "micro-F1, at 0.5").final
     assert "Not complete: means are over the runs that are finished" in main.caption
-    assert "The setting of other rows may change" in main.caption
+    assert "The setting of rows with runs to come may change" in main.caption
     alone = comparison_tables(made, COMPARISON.only(["L_FCL"]))[0]
     assert "Not complete" not in alone.caption
     assert "FT" not in alone.caption

@@ -208,16 +208,18 @@ def write(table: Table, folder: Path) -> None:
 
 
 def _best(table: Table) -> set[tuple[str, Column]]:
-    """Row and column of the best means; of a single row none is best, and a row that misses runs may not win."""
+    """Row and column of the best means that miss no run: of a single row none is best, and while a row with runs to
+    come is ahead nobody else is.
+    """
     best = set()
     for number, column in enumerate(table.columns):
         cells = {line.name: cell for line in table.lines if isinstance(cell := line.cells[number], Value)}
-        means = {name: cell.mean for name, cell in cells.items() if cell.final}
-        if column.best is None or len(means) < 2:
+        if column.best is None or len(cells) < 2:
             continue
         # Compared as shown: two that look the same are both best.
-        top = (max if column.best == "highest" else min)(means.values())
-        best |= {(name, column) for name, mean in means.items() if _number(mean, column) == _number(top, column)}
+        top = (max if column.best == "highest" else min)(cell.mean for cell in cells.values())
+        ahead = {name for name, cell in cells.items() if _number(cell.mean, column) == _number(top, column)}
+        best |= {(name, column) for name in ahead if cells[name].final}
     return best
 
 

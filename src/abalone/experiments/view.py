@@ -92,7 +92,8 @@ class View:
         shown = by_point[candidates.index(chosen)]
         setting = _in_words(chosen)
         if setting and len(every) < planned:
-            settings = f"of {sum(map(bool, by_point))} of {len(candidates)} settings, " if len(candidates) > 1 else ""
+            begun = sum(map(bool, by_point))
+            settings = f"of {begun} of {len(candidates)} settings, " if begun < len(candidates) else ""
             setting += f" ({settings}{len(shown)} of {len(chosen.runs)} seeds)"
         return Finished(row, shown, len(every), planned, setting)
 
@@ -130,11 +131,11 @@ def _in_words(point: Point) -> str:
 
 def _provisional(experiment: Experiment) -> str:
     """What a reader must know of a table while runs are missing."""
-    means = "Not complete: means are over the runs that are finished, and only complete rows are compared for bold."
+    means = "Not complete: means are over the runs that are finished, and bold is what is complete and ahead of all."
     if experiment.varies != "setting":
         return means
     return (
-        f"{means} The setting of other rows may change: it is the best of those that have a run, over the seeds that "
+        f"{means} The setting of rows with runs to come may change: it is the best of those that have a run, over the seeds that "
         "these have in common."
     )
 
