@@ -39,7 +39,7 @@ def trained(monkeypatch):
         if str(task.run) in done_and_broken[1]:
             raise ValueError("the loss is nan")
         if task.run.keep_encoder:
-            work.encoder_folder(task.key).mkdir(parents=True, exist_ok=True)
+            task.encoder_folder.mkdir(parents=True, exist_ok=True)
         return record(task.run, corpus_key)
 
     monkeypatch.setattr(workers, "carry_out", carry_out)
@@ -47,7 +47,7 @@ def trained(monkeypatch):
 
 
 def go(results, experiments=(ABLATION,), **options):
-    return execute(lambda: wanted_runs(experiments, GRID, BASE, results), corpus(), results, **options)
+    return execute(lambda done: wanted_runs(experiments, GRID, BASE, done), corpus(), results, **options)
 
 
 def test_what_is_done_is_not_done_again(results, trained):
@@ -67,7 +67,7 @@ def test_a_run_that_fails_does_not_end_the_others(results, trained):
     assert [str(failure.task.run) for failure in outcome.failures] == [broken]
     assert outcome.finished == 2 + 4 * 3 * 2 - 1
     assert f"failed: {broken}: ValueError: the loss is nan" in lines
-    trace = work.run_folder(outcome.failures[0].task.key) / workers.ERROR
+    trace = outcome.failures[0].task.folder / workers.ERROR
     assert "in carry_out" in trace.read_text()
     trained[1].clear()
     assert go(results).finished == 1  # tried again, and nothing else
@@ -82,8 +82,18 @@ def test_fine_tuning_follows_what_it_starts_from(results, trained):
 
 def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
-    execute(lambda: wanted_runs([TUNED], grid, BASE, results), corpus(), results)
+    lines: list[str] = []
+    execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results, tell=lines.append)
     assert [line.partition(",")[0] for line in trained[0]] == ["L_MSC"] * 4 + ["L_MSC-FT"] * 4
+    # What is still to be chosen is counted from the start.
+    assert [line.partition(" ")[0] for line in lines] == [f"[{done}/8]" for done in range(1, 9)]
+
+
+def test_what_is_not_chosen_for_want_of_a_start_is_left(results, trained):
+    grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
+    trained[1].add("L_MSC, τ=0.1, lr=0.001, epochs=1, seed 1")
+    outcome = execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results)
+    assert (outcome.finished, len(outcome.failures), outcome.left) == (3, 1, 4)
 
 
 def test_fine_tuning_is_not_started_from_a_run_that_failed(results, trained):
@@ -160,7 +170,8 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 
 def test_a_process_that_dies_is_reported_and_replaced(results):
     crew = workers.Crew(2, corpus(), "corpus")
-    tasks = [work.Task(Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")), f"key{seed}") for seed in (0, 1)]
+    nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in (0, 1)]
+    tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
     with crew:
         crew.submit(tasks[0])
         process = next(iter(crew._busy.values()))[0]
