@@ -155,6 +155,55 @@ def test_one_command_a_folder(tmp_path):
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_a_lock_that_is_removed_while_it_is_taken_keeps_nobody_out_and_is_taken_anew(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    plain, tries = fcntl.flock, []
+
+    def flock(file, how):
+        if not tries:  # the one before leaves between our opening and our locking
+            (tmp_path / runner.LOCK).unlink()
+        tries.append(file)
+        return plain(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with alone_in(tmp_path), pytest.raises(ValueError, match="another process is filling"), alone_in(tmp_path):
+        pass
+
+
+def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):
+    run = wanted_runs([TUNED], GRID, BASE, Results(tmp_path / RESULTS, "corpus"))[0]
+
+    def task(output, encoder):
+        return runner.next_task([run], Results(tmp_path / output / RESULTS, "corpus"), set(), encoder)
+
+    one, other, same = task("one", "a"), task("other", "a"), task("one/../one", "a")
+    assert one.folder == same.folder != other.folder
+    assert one.encoder_folder == other.encoder_folder  # whole or not there at all, so it can be shared
+    assert task("one", "b").folder != one.folder
+    assert task("one", "b").encoder_folder != one.encoder_folder
+
+
+def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, trained):
+    execute(lambda done: wanted_runs([TUNED], GRID, BASE, done)[:1], corpus(), results, encoder="a")
+    tuned = [run for run in wanted_runs([TUNED], GRID, BASE, results) if run.row == "L_MSC-FT"]
+    first = runner.next_task(tuned, results, set(), "a")
+    assert first.run == tuned[0]
+    assert first.starts_from.is_dir()
+    other = runner.next_task(tuned, results, set(), "b")
+    assert (other.run.row, other.again) == ("L_MSC", True)
+
+
+def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
+    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
+    lines: list[str] = []
+    go(results, jobs=2, tell=lines.append)
+    told = [line for line in lines if workers.LOG in line]
+    assert told == lines[:1]
+    assert str(work.cache_dir() / "experiments" / "runs") in told[0]
+    go(results, jobs=2, tell=lines.append)  # nothing is left to do
+    assert [line for line in lines if workers.LOG in line] == told
+
+
 def test_a_folder_belongs_to_one_corpus(tmp_path):
     card = CorpusCard.of(corpus(), BASE)
     card.save(tmp_path)
