@@ -151,8 +151,12 @@ def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop
     other = run(*words(workshop, whole[0], "imbalance", *SMALL, *options))
     assert other.exit_code == 0, other.output
     result = run(*words(workshop, whole[0], "imbalance", *SMALL, "--print-only"))
+    assert result.exit_code == 0, result.output
     assert result.stdout in whole[1].stdout
     assert other.stdout not in whole[1].stdout
+    for table in (result, other):
+        head = next(line for line in table.stdout.splitlines() if line.startswith("| head"))
+        assert "–" not in "|".join(head.split("|")[:7])  # positives, and anchors without one, are known
 
 
 def test_two_encoders_of_one_name_never_meet(whole, workshop, tmp_path, monkeypatch):
