@@ -163,7 +163,7 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
-    nearest = "; ".join(f"{name} {is_}, not {want}" for name, (is_, want) in results.nearest(wanted).items())
+    nearest = "; ".join(f"{name} {stored}, not {asked}" for name, (stored, asked) in results.nearest(wanted).items())
     but = f"; the nearest has {nearest}" if nearest else ""
     return f"no stored run has these settings; stored is: {found}{but}. Give the options of that command again."
 
