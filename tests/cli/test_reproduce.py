@@ -126,6 +126,71 @@ def test_options_that_fit_nothing_stored_are_told_what_is(whole, workshop):
     result = run(*words(workshop, whole[0], "ablation", "--print-only", "--epochs", "7"))
     assert result.exit_code == 2
     assert "stored is: encoder, mean pooling, 0 epochs; encoder, mean pooling, 1 epochs" in result.stderr
+    assert "the nearest has epochs 1, not 7; learning_rate 0.002, not 5e-05." in " ".join(result.stderr.split())
+
+
+def test_what_differs_is_told_whatever_it_is(whole, workshop, tmp_path):
+    (tmp_path / "config.yaml").write_text((workshop / "config.yaml").read_text() + "dropout: 0.2\n")
+    options = ["--config", str(tmp_path / "config.yaml"), "--print-only"]
+    result = run(*words(workshop, whole[0], "ablation", *SMALL, *options))
+    assert result.exit_code == 2
+    assert "the nearest has dropout 0.1, not 0.2." in " ".join(result.stderr.split())
+
+
+def test_tables_are_printed_without_the_encoder(whole, workshop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # there is no folder of that name
+    result = run(*words(workshop, whole[0], "ablation", *SMALL, "--print-only", "--encoder", "models/encoder"))
+    assert result.exit_code == 0, result.output
+    assert (whole[0] / "ablation.md").read_text() in whole[1].stdout
+
+
+def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop, tmp_path):
+    (tmp_path / "config.yaml").write_text((workshop / "config.yaml").read_text().replace("size: 8", "size: 4"))
+    assert "batch_size: 4" in (tmp_path / "config.yaml").read_text()
+    options = ["--config", str(tmp_path / "config.yaml"), "--stop-after", "0"]
+    other = run(*words(workshop, whole[0], "imbalance", *SMALL, *options))
+    assert other.exit_code == 0, other.output
+    result = run(*words(workshop, whole[0], "imbalance", *SMALL, "--print-only"))
+    assert result.exit_code == 0, result.output
+    assert result.stdout in whole[1].stdout
+    assert other.stdout not in whole[1].stdout
+    for table in (result, other):
+        head = next(line for line in table.stdout.splitlines() if line.startswith("| head"))
+        assert "–" not in "|".join(head.split("|")[:7])  # positives, and anchors without one, are known
+
+
+def test_two_encoders_of_one_name_never_meet(whole, workshop, tmp_path, monkeypatch):
+    namesake = tiny.save_encoder(tmp_path / "elsewhere" / "encoder", seed=1)
+    options = [*SMALL, "--rows", "MSC-FT", "--encoder", namesake]
+    before = (whole[0] / "results.jsonl").read_bytes()
+    refused = run(*words(workshop, whole[0], "comparison", *options))
+    assert refused.exit_code == 2
+    assert "has results of another encoder that is called encoder" in " ".join(refused.stderr.split())
+    assert (whole[0] / "results.jsonl").read_bytes() == before
+    outputs = [tmp_path / "same-cache", tmp_path / "own-cache"]
+    for output in outputs:
+        result = run(*words(workshop, output, "comparison", *options))
+        assert result.exit_code == 0, result.output
+        monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    (_, shared), (_, own) = map(records, outputs)
+    assert shared["row"] == "L_MSC-FT"
+    assert shared["scores"] == own["scores"]
+    assert shared["encoder_fingerprint"] == own["encoder_fingerprint"]
+    assert shared["encoder_fingerprint"] != records(whole[0])[0]["encoder_fingerprint"]
+
+
+def test_rows_without_an_encoder_need_none(workshop, tmp_path):
+    options = [*SMALL, "--rows", "tf-idf", "--encoder", str(tmp_path / "gone")]
+    assert run(*words(workshop, tmp_path / "out", "comparison", *options)).exit_code == 0
+    assert "encoder_fingerprint" not in records(tmp_path / "out")[0]
+    assert run(*words(workshop, tmp_path / "out", "datasets", *options[:-4], *options[-2:])).exit_code == 0
+
+
+def test_an_encoder_that_is_not_there_is_told_before_any_run(workshop, tmp_path):
+    result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL, "--encoder", str(tmp_path / "gone")))
+    assert result.exit_code == 2
+    assert "cannot load the encoder" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):

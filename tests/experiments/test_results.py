@@ -101,6 +101,39 @@ def test_where_it_was_computed_does_not_matter(path, tmp_path):
     assert results.get(Run("L_MSC", Config(encoder="hub/some-encoder"))) is None
 
 
+def test_an_encoder_whose_folder_is_gone_is_found_by_its_last_part(path):
+    results = Results(path, "corpus")
+    finish(results, Run("L_MSC", Config(encoder="bert")))
+    assert results.stored_encoder("models/bert") == "bert"
+    assert results.stored_encoder("models/roberta") == "models/roberta"
+    finish(results, Run("L_MSC", Config(encoder="models/bert")))
+    assert results.stored_encoder("models/bert") == "models/bert"
+
+
+def test_another_encoder_of_the_same_name_is_refused(path):
+    results = Results(path, "corpus")
+    results.append(RUN, {**record(RUN, "corpus"), "encoder_fingerprint": "a"})
+    finish(results, OTHER)  # of an older version, which did not say
+    again = Results(path, "corpus")
+    again.refuse_other_encoder(RUN.config.encoder, "a")
+    again.refuse_other_encoder("another", "b")
+    with pytest.raises(
+        ValueError, match=r"has results of another encoder that is called all-MiniLM.*Rename the folder"
+    ):
+        again.refuse_other_encoder(f"/elsewhere/{RUN.config.encoder}", "b")
+
+
+def test_the_nearest_result_says_which_settings_keep_it_from_being_found(path):
+    results = Results(path, "corpus")
+    for run in (Run("L_MSC", Config(max_length=64)), Run("L_Base", Config(dropout=0.2, clip=2, max_length=64))):
+        finish(results, run)
+    assert results.nearest([Run("L_MSC", Config(encoder="/x/bert", max_length=64, device="cpu"))]) == {
+        "encoder": ("all-MiniLM-L6-v2", "bert")
+    }
+    assert results.nearest([RUN, OTHER, Run("L_Base", Config(dropout=0.2))]) == {"max_length": (64, 300)}
+    assert results.nearest([Run("L_BCE", Config())]) == {}
+
+
 def test_what_it_started_from_matters(path):
     results = Results(path, "corpus")
     config = Config(objective="bce", epochs=5)
@@ -126,6 +159,7 @@ def test_no_number_is_never_written(path):
         ({"corpus": []}, r"it\['corpus'\] is list"),
         ({"scores": {"validation": {}, "test": {}}}, r"it\['scores'\]\['validation'\] has no 'half'"),
         ({"seconds": None}, r"it\['seconds'\] is NoneType"),
+        ({"encoder_fingerprint": 3}, r"it\['encoder_fingerprint'\] is int"),
         (
             {"clustering": {"proportions": [1], "documents": [1], "silhouette": [1], "davies_bouldin": [1]}},
             "proportions",

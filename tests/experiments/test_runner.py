@@ -39,7 +39,7 @@ def trained(monkeypatch):
         if str(task.run) in done_and_broken[1]:
             raise ValueError("the loss is nan")
         if task.run.keep_encoder:
-            work.encoder_folder(task.key).mkdir(parents=True, exist_ok=True)
+            task.encoder_folder.mkdir(parents=True, exist_ok=True)
         return record(task.run, corpus_key)
 
     monkeypatch.setattr(workers, "carry_out", carry_out)
@@ -47,7 +47,7 @@ def trained(monkeypatch):
 
 
 def go(results, experiments=(ABLATION,), **options):
-    return execute(lambda: wanted_runs(experiments, GRID, BASE, results), corpus(), results, **options)
+    return execute(lambda done: wanted_runs(experiments, GRID, BASE, done), corpus(), results, **options)
 
 
 def test_what_is_done_is_not_done_again(results, trained):
@@ -67,7 +67,7 @@ def test_a_run_that_fails_does_not_end_the_others(results, trained):
     assert [str(failure.task.run) for failure in outcome.failures] == [broken]
     assert outcome.finished == 2 + 4 * 3 * 2 - 1
     assert f"failed: {broken}: ValueError: the loss is nan" in lines
-    trace = work.run_folder(outcome.failures[0].task.key) / workers.ERROR
+    trace = outcome.failures[0].task.folder / workers.ERROR
     assert "in carry_out" in trace.read_text()
     trained[1].clear()
     assert go(results).finished == 1  # tried again, and nothing else
@@ -82,8 +82,18 @@ def test_fine_tuning_follows_what_it_starts_from(results, trained):
 
 def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
-    execute(lambda: wanted_runs([TUNED], grid, BASE, results), corpus(), results)
+    lines: list[str] = []
+    execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results, tell=lines.append)
     assert [line.partition(",")[0] for line in trained[0]] == ["L_MSC"] * 4 + ["L_MSC-FT"] * 4
+    # What is still to be chosen is counted from the start.
+    assert [line.partition(" ")[0] for line in lines] == [f"[{done}/8]" for done in range(1, 9)]
+
+
+def test_what_is_not_chosen_for_want_of_a_start_is_left(results, trained):
+    grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
+    trained[1].add("L_MSC, τ=0.1, lr=0.001, epochs=1, seed 1")
+    outcome = execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results)
+    assert (outcome.finished, len(outcome.failures), outcome.left) == (3, 1, 4)
 
 
 def test_fine_tuning_is_not_started_from_a_run_that_failed(results, trained):
@@ -145,6 +155,55 @@ def test_one_command_a_folder(tmp_path):
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_a_lock_that_is_removed_while_it_is_taken_keeps_nobody_out_and_is_taken_anew(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    plain, tries = fcntl.flock, []
+
+    def flock(file, how):
+        if not tries:  # the one before leaves between our opening and our locking
+            (tmp_path / runner.LOCK).unlink()
+        tries.append(file)
+        return plain(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with alone_in(tmp_path), pytest.raises(ValueError, match="another process is filling"), alone_in(tmp_path):
+        pass
+
+
+def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):
+    run = wanted_runs([TUNED], GRID, BASE, Results(tmp_path / RESULTS, "corpus"))[0]
+
+    def task(output, encoder):
+        return runner.next_task([run], Results(tmp_path / output / RESULTS, "corpus"), set(), encoder)
+
+    one, other, same = task("one", "a"), task("other", "a"), task("one/../one", "a")
+    assert one.folder == same.folder != other.folder
+    assert one.encoder_folder == other.encoder_folder  # whole or not there at all, so it can be shared
+    assert task("one", "b").folder != one.folder
+    assert task("one", "b").encoder_folder != one.encoder_folder
+
+
+def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, trained):
+    execute(lambda done: wanted_runs([TUNED], GRID, BASE, done)[:1], corpus(), results, encoder="a")
+    tuned = [run for run in wanted_runs([TUNED], GRID, BASE, results) if run.row == "L_MSC-FT"]
+    first = runner.next_task(tuned, results, set(), "a")
+    assert first.run == tuned[0]
+    assert first.starts_from.is_dir()
+    other = runner.next_task(tuned, results, set(), "b")
+    assert (other.run.row, other.again) == ("L_MSC", True)
+
+
+def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
+    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
+    lines: list[str] = []
+    go(results, jobs=2, tell=lines.append)
+    told = [line for line in lines if workers.LOG in line]
+    assert told == lines[:1]
+    assert str(work.cache_dir() / "experiments" / "runs") in told[0]
+    go(results, jobs=2, tell=lines.append)  # nothing is left to do
+    assert [line for line in lines if workers.LOG in line] == told
+
+
 def test_a_folder_belongs_to_one_corpus(tmp_path):
     card = CorpusCard.of(corpus(), BASE)
     card.save(tmp_path)
@@ -160,7 +219,8 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 
 def test_a_process_that_dies_is_reported_and_replaced(results):
     crew = workers.Crew(2, corpus(), "corpus")
-    tasks = [work.Task(Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")), f"key{seed}") for seed in (0, 1)]
+    nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in (0, 1)]
+    tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
     with crew:
         crew.submit(tasks[0])
         process = next(iter(crew._busy.values()))[0]

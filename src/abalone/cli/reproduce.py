@@ -1,6 +1,6 @@
 """`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -12,6 +12,7 @@ from abalone.cli.corpus import Data, read_and_tell, reads_corpus
 from abalone.data.errors import printable
 
 if TYPE_CHECKING:
+    from abalone.experiments.grid import Run
     from abalone.experiments.results import Results
     from abalone.experiments.runner import Outcome
 
@@ -131,12 +132,15 @@ def reproduce(
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
                 raise kind("stopped; the same command goes on where it was") from None
-    card = CorpusCard.load(output)
+    card = CorpusCard.load(output, base)
     results = Results(output / RESULTS, card.fingerprint)
+    if print_only:
+        base = base.replace(encoder=results.stored_encoder(base.encoder))
     wanted = wanted_runs(experiments, grid, base, results)
     # Rows that train nothing fit any grid, so they say nothing about whether this one is stored.
-    if print_only and wanted and not any(map(results.get, [run for run in wanted if run.config.epochs] or wanted)):
-        raise ValueError(_what_is_stored(results))
+    telling = [run for run in wanted if run.config.epochs] or wanted
+    if print_only and wanted and not any(map(results.get, telling)):
+        raise ValueError(_what_is_stored(results, telling))
     for made in present(names, experiments, View(card, grid, base, results), output):
         typer.echo(printable(FORMATS[form][1](made)))
     typer.echo(f"written to {output}", err=True)
@@ -154,18 +158,18 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         raise ValueError(f"--{name.replace('_', '-')} must be {whole} with commas between, got {given!r}") from None
 
 
-def _what_is_stored(results: "Results") -> str:
+def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
     """A table of dashes helps nobody: say what is there, so that the options can be mended."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
-    return f"no stored run has these settings; stored is: {found}. Give the options of that command again."
+    nearest = "; ".join(f"{name} {stored}, not {asked}" for name, (stored, asked) in results.nearest(wanted).items())
+    but = f"; the nearest has {nearest}" if nearest else ""
+    return f"no stored run has these settings; stored is: {found}{but}. Give the options of that command again."
 
 
 def _tell_outcome(outcome: "Outcome") -> None:
     """What was not done, and why; a failed run is status 1."""
-    from abalone.experiments.work import run_folder
-
     if outcome.left:
         typer.echo(f"{outcome.left} runs are left: the same command goes on with them", err=True)
     if not outcome.failures:
@@ -173,5 +177,5 @@ def _tell_outcome(outcome: "Outcome") -> None:
     typer.echo(f"{len(outcome.failures)} runs failed, and are tried again by the same command:", err=True)
     for failure in outcome.failures:
         typer.echo(f"  {failure.task.run}: {failure.message}", err=True)
-        typer.echo(f"    see {run_folder(failure.task.key)}", err=True)
+        typer.echo(f"    see {failure.task.folder}", err=True)
     raise typer.Exit(FAILED)

@@ -13,20 +13,23 @@ from abalone.config import Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus, CorpusStats
 from abalone.data.errors import readable
-from abalone.data.shapes import NUMBER, misfit
+from abalone.data.shapes import LARGEST, NUMBER, misfit
 from abalone.evaluation.diagnostics import positives_in_epoch
+from abalone.experiments.fingerprints import corpus_fingerprint
 from abalone.experiments.paper import PUBLISHED
 
 CORPUS = "corpus.json"
 _STATISTICS = {field.name for field in fields(CorpusStats)}
 _POSITIVES = {"mean": [(NUMBER, None)], "missing": [(NUMBER, None)]}
+_FOUND = {"base": _POSITIVES, "msc": _POSITIVES}
+_ONCE = {"batch_size": 32, "queue_size": 512}  # older versions kept the positives of one batch and queue, mostly these
 SHAPE = {
     "name": str,
     "fingerprint": str,
     "published": (str, None),
     "label_names": [str],
     "statistics": {"frequencies": [int], "*": NUMBER},
-    "positives": {"base": _POSITIVES, "msc": _POSITIVES},
+    "positives": ([{"batch_size": int, "queue_size": int, **_FOUND}], _FOUND),
 }
 UNIMPORTANT = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
@@ -35,18 +38,31 @@ def run_key(config: Mapping[str, Any], starts_from: Mapping[str, Any] | None, co
     """A name for what a run comes to.
 
     Args:
-        config, starts_from: settings as plain values. Those that an older version did not have are taken for today's
-            defaults, those that are gone are left out: results outlive the versions that made them.
+        config, starts_from: settings as they are stored. Those that an older version did not have are taken for
+            today's defaults, those that are gone are left out: results outlive the versions that made them.
         corpus: its fingerprint.
     """
-    settings = [_settings(config), None if starts_from is None else _settings(starts_from), corpus]
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    return short_name([_settings(config), None if starts_from is None else _settings(starts_from), corpus])
+
+
+def short_name(values: Any) -> str:
+    """A name for plain values that no others have."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings that make two runs different ones, as `stored` and as `wanted` has them."""
+    before, now = _settings(stored), _settings(wanted)
+    return {name: (before[name], now[name]) for name in now if before[name] != now[name]}
 
 
 def _settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     default = Config().to_dict()
     settings = {name: stored.get(name, value) for name, value in default.items() if name not in UNIMPORTANT}
-    return settings | {"encoder": encoder_name(settings["encoder"])}
+    for name, value in settings.items():
+        if isinstance(default[name], float) and isinstance(value, int) and abs(value) < LARGEST:
+            settings[name] = float(value)  # who writes 0 means 0.0
+    return settings
 
 
 def portable(config: Config) -> dict[str, Any]:
@@ -57,7 +73,9 @@ def portable(config: Config) -> dict[str, Any]:
 def encoder_name(encoder: str) -> str:
     """What an encoder is called everywhere: a hub name as it is, a folder by its last part."""
     place = Path(encoder)
-    return place.name if place.is_absolute() or encoder.startswith((".", "~")) or _is_folder(place) else encoder
+    if not (place.is_absolute() or encoder.startswith((".", "~")) or _is_folder(place)):
+        return encoder
+    return place.resolve().name if place.name in ("", "..") else place.name
 
 
 def _is_folder(place: Path) -> bool:
@@ -65,17 +83,6 @@ def _is_folder(place: Path) -> bool:
         return place.is_dir()
     except OSError:  # no folder can have that name
         return False
-
-
-def corpus_fingerprint(corpus: Corpus) -> str:
-    """The same for the same documents and labels in all three splits, and for nothing else."""
-    digest = hashlib.sha256(json.dumps(corpus.label_names).encode())
-    for _, split in corpus.splits():
-        digest.update(split.labels.indptr.astype(np.int64).tobytes() + split.labels.indices.astype(np.int64).tobytes())
-        for text in split.texts:
-            encoded = text.encode("utf-8", "surrogatepass")
-            digest.update(len(encoded).to_bytes(8, "little") + encoded)
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,9 @@ class CorpusCard:
         fingerprint: of its documents.
         published: its name in the paper, if it is one of the paper's.
         label_names, statistics: as in `Corpus` and `CorpusStats`.
+        batch_size, queue_size: what the positives were counted with.
         positives: for each label the mean number of positives an anchor finds, and the share of anchors that find
-            none; "base" in the batch alone, "msc" with the queue and the prototypes.
+            none; "base" in the batch alone, "msc" with the queue and the prototypes. None where nothing is known.
     """
 
     name: str
@@ -96,58 +104,78 @@ class CorpusCard:
     published: str | None
     label_names: tuple[str, ...]
     statistics: Mapping[str, Any]
+    batch_size: int
+    queue_size: int
     positives: Mapping[str, Mapping[str, list[float | None]]]
 
     @classmethod
     def of(cls, corpus: Corpus, base: Config, published: str | None = None) -> "CorpusCard":
         """Describe `corpus`, with the batch and queue of `base`."""
-        found = positives_in_epoch(corpus.train.labels, batch_size=base.batch_size, queue_size=base.queue_size)
+        counted = {"batch_size": base.batch_size, "queue_size": base.queue_size}
+        found = positives_in_epoch(corpus.train.labels, **counted)
         kinds = {"base": {"queue": False, "prototypes": False}, "msc": {"queue": True, "prototypes": True}}
         positives = {
             name: {"mean": plain(found.mean(**given)), "missing": plain(found.missing(**given))}
             for name, given in kinds.items()
         }
         statistics = corpus.stats().as_dict()
-        return cls(corpus.name, corpus_fingerprint(corpus), published, corpus.label_names, statistics, positives)
+        fingerprint = corpus_fingerprint(corpus)
+        return cls(corpus.name, fingerprint, published, corpus.label_names, statistics, **counted, positives=positives)
 
     def save(self, folder: Path) -> None:
-        """Write it to `folder`; refuse a folder that holds another corpus."""
-        if (folder / CORPUS).is_file():
-            before = CorpusCard.load(folder)
-            if before.fingerprint != self.fingerprint:
-                raise ValueError(
-                    f"{folder} holds results of other documents ({before.name}, {before.statistics['train']:,} to "
-                    f"train on): give another --output for {self.name}"
-                )
+        """Write it to `folder`, beside positives of other batches and queues; refuse the folder of another corpus."""
+        before = _read(folder / CORPUS) if (folder / CORPUS).is_file() else None
+        if before is not None and before["fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"{folder} holds results of other documents ({before['name']}, {before['statistics']['train']:,} to "
+                f"train on): give another --output for {self.name}"
+            )
+        card = asdict(self)
+        own = {"batch_size": card.pop("batch_size"), "queue_size": card.pop("queue_size")}
+        others = [] if before is None else [found for found in before["positives"] if not own.items() <= found.items()]
+        card["positives"] = [*others, {**own, **card["positives"]}]
         with written_whole(folder / CORPUS) as file:
-            file.write(json.dumps(asdict(self), indent=1, ensure_ascii=False).encode())
+            file.write(json.dumps(card, indent=1, ensure_ascii=False).encode())
 
     @classmethod
-    def load(cls, folder: Path) -> "CorpusCard":
-        """Read what `save` wrote."""
-        path = folder / CORPUS
-        if not path.is_file():
+    def load(cls, folder: Path, base: Config | None = None) -> "CorpusCard":
+        """Read what `save` wrote, with the positives that the batch and queue of `base` find."""
+        if not (folder / CORPUS).is_file():
             raise FileNotFoundError(f"no results are stored in {folder}: run the command without --print-only first")
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            if wrong := misfit(stored, SHAPE):
-                raise ValueError(wrong)
-            card = cls(**{**stored, "label_names": tuple(stored["label_names"])})
-            card._check_lengths()
-        except (ValueError, TypeError, RecursionError) as error:
-            reason = readable(str(error))
-            raise ValueError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
-        return card
+        stored, base = _read(folder / CORPUS), base or Config()
+        counted = {"batch_size": base.batch_size, "queue_size": base.queue_size}
+        nothing = [None] * len(stored["label_names"])
+        unknown = {kind: {"mean": nothing, "missing": nothing} for kind in _FOUND}
+        found = next((found for found in stored["positives"] if counted.items() <= found.items()), unknown)
+        positives = {kind: found[kind] for kind in _FOUND}
+        return cls(**stored | counted | {"label_names": tuple(stored["label_names"]), "positives": positives})
 
-    def _check_lengths(self) -> None:
-        """Every label has a frequency and positives, and the paper's corpora are the paper's."""
-        by_label = [self.statistics["frequencies"], *(row for kind in self.positives.values() for row in kind.values())]
-        if any(len(row) != len(self.label_names) for row in by_label):
-            raise ValueError(f"not one value for each of the {len(self.label_names)} labels")
-        if missing := _STATISTICS - self.statistics.keys():
-            raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        if self.published is not None and self.published not in PUBLISHED.values():
-            raise ValueError(f"the paper has no corpus {self.published!r}")
+
+def _read(path: Path) -> dict[str, Any]:
+    """A stored card, with positives as a list of those for each batch and queue."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if wrong := misfit(stored, SHAPE):
+            raise ValueError(wrong)
+        if isinstance(stored["positives"], dict):
+            stored["positives"] = [_ONCE | stored["positives"]]
+        _check(stored)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = readable(str(error))
+        raise ValueError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
+    return {name: stored[name] for name in SHAPE}
+
+
+def _check(stored: Mapping[str, Any]) -> None:
+    """Every label has a frequency and positives, and the paper's corpora are the paper's."""
+    by_label = [row for found in stored["positives"] for kind in _FOUND for row in found[kind].values()]
+    labels = len(stored["label_names"])
+    if any(len(row) != labels for row in [stored["statistics"]["frequencies"], *by_label]):
+        raise ValueError(f"not one value for each of the {labels} labels")
+    if missing := _STATISTICS - stored["statistics"].keys():
+        raise ValueError(f"it has no {', '.join(sorted(missing))}")
+    if stored["published"] is not None and stored["published"] not in PUBLISHED.values():
+        raise ValueError(f"the paper has no corpus {stored['published']!r}")
 
 
 def plain(values: np.ndarray) -> list[float | None]:

@@ -1,12 +1,14 @@
 """The tables and figures by name: what they need to be run, and what they leave in the folder."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import PROPORTIONS
-from abalone.experiments.grid import Grid, Run, wanted_runs
+from abalone.experiments.fingerprints import encoder_fingerprint
+from abalone.experiments.grid import Grid, needed, wanted_runs
 from abalone.experiments.identity import CorpusCard, encoder_name
 from abalone.experiments.imbalance import FINDS, FORCES, force_by_label, imbalance_tables
 from abalone.experiments.layout import Table, Value, write
@@ -70,15 +72,16 @@ def run_experiments(
     for name, split in corpus.splits():
         if not len(split):
             raise ValueError(f"the {name} split of {corpus.name} is empty, and tables need all three splits")
+    reads = any(row.kind != "lexical" for experiment in experiments for row in needed(experiment))
+    encoder = encoder_fingerprint(base.encoder) if reads else None
     with alone_in(folder):
         card = CorpusCard.of(corpus, base, published)
         card.save(folder)
         results = Results(folder / RESULTS, card.fingerprint)
-
-        def wanted() -> list[Run]:
-            return wanted_runs(experiments, grid, base, results)
-
-        return execute(wanted, corpus, results, jobs=jobs, stop_after=stop_after, tell=tell)
+        if encoder is not None:
+            results.refuse_other_encoder(base.encoder, encoder)
+        wanted = partial(wanted_runs, experiments, grid, base)
+        return execute(wanted, corpus, results, encoder=encoder, jobs=jobs, stop_after=stop_after, tell=tell)
 
 
 def present(names: Sequence[str], experiments: Sequence[Experiment], view: View, folder: Path) -> list[Table]:

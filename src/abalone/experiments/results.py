@@ -4,14 +4,14 @@ import json
 import os
 import warnings
 import zlib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.grid import Run
-from abalone.experiments.identity import run_key
+from abalone.experiments.identity import differences, encoder_name, portable, run_key
 
 RESULTS, CHECKSUM = "results.jsonl", "checksum"
 Record = dict[str, Any]
@@ -22,6 +22,7 @@ _CURVE = [(NUMBER, None)]
 SHAPE = {
     "config": _SETTINGS,
     "starts_from": (None, _SETTINGS),
+    "encoder_fingerprint?": str,  # results of older versions have none
     "corpus": {"fingerprint": str},
     "scores": {
         "validation": {"half": {"micro_f1": NUMBER}},
@@ -62,8 +63,8 @@ class Results:
 
     def key(self, run: Run) -> str:
         """The name of a run on this corpus."""
-        parent = None if run.starts_from is None else run.starts_from.to_dict()
-        return run_key(run.config.to_dict(), parent, self.corpus)
+        parent = None if run.starts_from is None else portable(run.starts_from)
+        return run_key(portable(run.config), parent, self.corpus)
 
     def get(self, run: Run) -> Record | None:
         """What was recorded of a run; None if it is not finished."""
@@ -77,6 +78,36 @@ class Results:
     def all(self) -> list[Record]:
         """Every record, in the order of the file."""
         return list(self._records.values())
+
+    def stored_encoder(self, encoder: str) -> str:
+        """The name that `encoder` has here, also when its folder is gone.
+
+        Then nothing but the results can tell the folder `models/bert` from the hub's `models/bert`.
+        """
+        names = {record["config"]["encoder"] for record in self.all()}
+        name = encoder_name(encoder)
+        last = PurePath(name).name
+        return last if name not in names and last in names else name
+
+    def refuse_other_encoder(self, encoder: str, fingerprint: str) -> None:
+        """Raise if results are stored of another encoder with the name of `encoder`."""
+        name = encoder_name(encoder)
+        for record in self.all():
+            if record["config"]["encoder"] == name and record.get("encoder_fingerprint", fingerprint) != fingerprint:
+                raise ValueError(
+                    f"{self.path} has results of another encoder that is called {name}: its weights, architecture or "
+                    f"tokenizer are not those of {encoder}. Rename the folder of this one, or give another --output"
+                )
+
+    def nearest(self, runs: Sequence[Run]) -> dict[str, tuple[Any, Any]]:
+        """The settings, stored and wanted, that keep the most similar result from being one of these runs."""
+        found = (
+            differences(record["config"], portable(run.config))
+            for run in runs
+            for record in self.all()
+            if record.get("row") == run.row
+        )
+        return min(filter(None, found), key=len, default={})
 
     def append(self, run: Run, record: Record) -> None:
         """Write a finished run to the end of the file; it is on the disk when this returns."""

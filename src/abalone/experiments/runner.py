@@ -1,17 +1,19 @@
 """Runs whatever is wanted and not yet done, several at once, and keeps what is finished."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from abalone.data.corpus import Corpus
-from abalone.experiments.grid import Run
+from abalone.data.partial import remove_folder
+from abalone.experiments.grid import Run, Scored
 from abalone.experiments.results import Record, Results
 from abalone.experiments.rows import ROWS
-from abalone.experiments.work import Task, encoder_folder, forget
-from abalone.experiments.workers import Failure, make_workers
+from abalone.experiments.work import Task
+from abalone.experiments.workers import LOG, Failure, make_workers
 
 LOCK = ".lock"
 
@@ -21,15 +23,16 @@ class Outcome:
     """What came of it."""
 
     finished: int = 0
-    left: int = 0  # wanted, and not started for want of time
+    left: int = 0  # wanted, and not started for want of time or of what it starts from
     failures: list[Failure] = field(default_factory=list)
 
 
 def execute(
-    wanted: Callable[[], Sequence[Run]],
+    wanted: Callable[[Scored], Sequence[Run]],
     corpus: Corpus,
     results: Results,
     *,
+    encoder: str | None = None,
     jobs: int = 1,
     stop_after: float | None = None,
     tell: Callable[[str], None] = lambda line: None,
@@ -39,10 +42,11 @@ def execute(
     A run that fails does not end the others; one that was interrupted goes on from its checkpoints.
 
     Args:
-        wanted: the runs that are needed as far as is known now; asked again after every result, since what
+        wanted: the runs that are needed as far as these results tell; asked again after every one, since what
             fine-tuning starts from is chosen by results.
         corpus: what to train and score on.
         results: what is done; every finished run is added.
+        encoder: the fingerprint of the encoder that runs begin with.
         jobs: runs at a time.
         stop_after: minutes after which no run is started any more.
         tell: takes a line about every run.
@@ -51,7 +55,7 @@ def execute(
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     deadline = None if stop_after is None else time.monotonic() + 60 * stop_after
     outcome, running, failed = Outcome(), dict[str, Task](), dict[str, Failure]()
-    told: set[str] = set()
+    planned, told = len(wanted(_Everything())), set[str]()
 
     def late() -> bool:
         return deadline is not None and time.monotonic() >= deadline
@@ -59,9 +63,12 @@ def execute(
     with make_workers(jobs, corpus, results.corpus) as workers:
         while True:
             while workers.room and not late():
-                task = next_task(wanted(), results, running.keys() | failed.keys())
+                task = next_task(wanted(results), results, running.keys() | failed.keys(), encoder)
                 if task is None:
                     break
+                if jobs > 1 and LOG not in told:
+                    told.add(LOG)
+                    tell(f"{jobs} runs at a time; each writes to a {LOG} of its own in {task.folder.parent}")
                 running[task.key] = task
                 workers.submit(task)
             if not running:
@@ -75,38 +82,47 @@ def execute(
             if not task.again:
                 results.append(task.run, made)
                 outcome.finished += 1
-            forget(task.key)
+            remove_folder(task.folder)
             for warning in made["warnings"]:
                 if warning not in told:
                     told.add(warning)
                     tell(f"note: {warning}")
-            runs = wanted()
-            done = sum(results.get(run) is not None for run in runs)
-            tell(f"[{done}/{len(runs)}] {_in_words(task, made)}")
+            done = sum(results.get(run) is not None for run in wanted(results))
+            tell(f"[{done}/{planned}] {_in_words(task, made)}")
     outcome.failures = list(failed.values())
-    outcome.left = sum(results.get(run) is None and results.key(run) not in failed for run in wanted())
+    over = sum(results.get(run) is not None or results.key(run) in failed for run in wanted(results))
+    outcome.left = planned - over
     return outcome
 
 
-def next_task(runs: Sequence[Run], results: Results, taken: set[str]) -> Task | None:
+class _Everything:
+    """As if every run were finished: all are wanted then, also those whose start is still to be chosen."""
+
+    def validation_micro_f1(self, run: Run) -> float:
+        return 1.0
+
+
+def next_task(runs: Sequence[Run], results: Results, taken: set[str], encoder: str | None) -> Task | None:
     """The first run that is neither done nor taken and can start; fine-tuning needs the encoder it starts from.
 
     Where that encoder is gone, because the result came from another machine, its pre-training is done again first.
     """
+    output = results.path.parent.resolve()
     for run in runs:
         key = results.key(run)
         if key in taken or results.get(run) is not None:
             continue
+        task = Task(run, key, output, encoder)
         if run.starts_from is None:
-            return Task(run, key)
+            return task
         start = ROWS[run.row].starts_from
         assert start is not None
-        parent = Run(start, run.starts_from, keep_encoder=True)
-        parent_key = results.key(parent)
-        if encoder_folder(parent_key).is_dir():
-            return Task(run, key, parent_key)
-        if parent_key not in taken:
-            return Task(parent, parent_key, again=results.get(parent) is not None)
+        before = Run(start, run.starts_from, keep_encoder=True)
+        pretraining = Task(before, results.key(before), output, encoder, again=results.get(before) is not None)
+        if pretraining.encoder_folder.is_dir():
+            return replace(task, starts_from=pretraining.encoder_folder)
+        if pretraining.key not in taken:
+            return pretraining
     return None
 
 
@@ -126,13 +142,26 @@ def alone_in(folder: Path) -> Iterator[None]:
     except ImportError:  # a system without file locks has to do without
         yield
         return
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another process is filling {folder}; wait for it, or give another --output") from None
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                (folder / LOCK).unlink()
+    path, entered = folder / LOCK, False
+    while not entered:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"another process is filling {folder}; wait for it, or give another --output"
+                ) from None
+            # Whoever leaves removes the file: opened before that and locked after it, it keeps nobody out any more.
+            if entered := _is_at(path, lock.fileno()):
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        path.unlink()
+
+
+def _is_at(path: Path, opened: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(opened))
+    except FileNotFoundError:
+        return False

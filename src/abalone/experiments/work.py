@@ -16,14 +16,13 @@ import torch
 from abalone.config import Config
 from abalone.data.cache import build_once, cache_dir
 from abalone.data.corpus import Corpus
-from abalone.data.partial import remove_folder
 from abalone.evaluation.clustering import cluster_by_combination
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
 from abalone.experiments.grid import Run
-from abalone.experiments.identity import plain, portable
+from abalone.experiments.identity import plain, portable, short_name
 from abalone.experiments.machine import machine, versions
 from abalone.experiments.results import Record
 from abalone.experiments.rows import LEXICAL
@@ -34,29 +33,33 @@ CUTS = ("half", "macro", "micro")  # at 0.5 as in the paper, and tuned on valida
 
 @dataclass(frozen=True)
 class Task:
-    """A run with the names of its places, as it is handed to whoever does it.
+    """A run with its places, as it is handed to whoever does it.
 
     Args:
         run: what to train.
-        key: its name.
-        parent: the name of the run whose encoder it starts from.
+        key: its name among the results.
+        output: the folder of the results.
+        encoder: the fingerprint of the encoder that it begins with, or that its pre-training began with.
+        starts_from: the folder of the pre-trained encoder that it goes on with.
         again: it was recorded before, and only its encoder is missing.
     """
 
     run: Run
     key: str
-    parent: str | None = None
+    output: Path
+    encoder: str | None = None
+    starts_from: Path | None = None
     again: bool = False
 
+    @property
+    def folder(self) -> Path:
+        """Where its checkpoints lie until it is finished: commands with other outputs may be at the same run."""
+        return cache_dir() / "experiments" / "runs" / short_name([self.key, self.encoder, str(self.output)])
 
-def run_folder(key: str) -> Path:
-    """Where the checkpoints of a run lie until it is finished."""
-    return cache_dir() / "experiments" / "runs" / key
-
-
-def encoder_folder(key: str) -> Path:
-    """Where the encoder of a finished pre-training lies, for fine-tuning to start from."""
-    return cache_dir() / "experiments" / "encoders" / key
+    @property
+    def encoder_folder(self) -> Path:
+        """Where its encoder lies when it is finished, for fine-tuning to start from; all outputs share it."""
+        return cache_dir() / "experiments" / "encoders" / short_name([self.key, self.encoder])
 
 
 def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
@@ -82,6 +85,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
         "seed": config.seed,
         "config": portable(config),
         "starts_from": None if task.run.starts_from is None else portable(task.run.starts_from),
+        **({} if task.encoder is None or config.objective == LEXICAL else {"encoder_fingerprint": task.encoder}),
         "corpus": {"name": corpus.name, "fingerprint": corpus_key},
         **measured,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -97,11 +101,6 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
     return record
 
 
-def forget(key: str) -> None:
-    """Remove the checkpoints of a run that is finished and recorded."""
-    remove_folder(run_folder(key))
-
-
 def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[str, Any]:
     model = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
     model.calibrate(corpus.validation.texts, corpus.validation.labels)
@@ -113,11 +112,11 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
     from abalone.model.encoder import quiet_transformers
     from abalone.training.pipeline import fit
 
-    config, folder = task.run.config, run_folder(task.key)
-    if task.parent is not None:
-        config = config.replace(encoder=str(encoder_folder(task.parent)))
-    resume = _can_resume(folder, config, corpus)
-    predictor = fit(config, corpus, folder, resume=resume)
+    config = task.run.config
+    if task.starts_from is not None:
+        config = config.replace(encoder=str(task.starts_from))
+    resume = _can_resume(task.folder, config, corpus)
+    predictor = fit(config, corpus, task.folder, resume=resume)
     if task.run.keep_encoder:
 
         def save(place: Path) -> None:
@@ -125,7 +124,7 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
                 predictor.encoder.model.save_pretrained(place)
                 predictor.tokenizer.save_pretrained(place)
 
-        build_once(encoder_folder(task.key), save)
+        build_once(task.encoder_folder, save)
     embeddings = {name: predictor.embed(split.texts) for name, split in corpus.splits() if name != "train"}
     logits = {name: predictor.head.logits(matrix) for name, matrix in embeddings.items()}
     epochs = [epoch for stage in predictor.story["history"].values() for epoch in stage]

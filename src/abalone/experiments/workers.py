@@ -20,7 +20,7 @@ from typing import Protocol, Self
 
 from abalone.data.corpus import Corpus
 from abalone.experiments.results import Record
-from abalone.experiments.work import Task, carry_out, run_folder
+from abalone.experiments.work import Task, carry_out
 
 LOG, ERROR = "log.txt", "error.txt"
 LAST_STEP = 60.0  # seconds that an interrupted process has to finish its step and save
@@ -173,9 +173,8 @@ def _serve(connection: Connection, corpus: Corpus, corpus_key: str, jobs: int) -
 
 def _logged(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
     """Do a task with what it prints in a file of its own: bars of several processes would garble the terminal."""
-    folder = run_folder(task.key)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOG).open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+    task.folder.mkdir(parents=True, exist_ok=True)
+    with (task.folder / LOG).open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
         return carry_out(task, corpus, corpus_key, jobs)
 
 
@@ -185,9 +184,8 @@ def _attempt(task: Task, work: Callable[[], Record]) -> Record | Failure:
     except Exception as error:
         trace = traceback.format_exc()
         with suppress(OSError):
-            folder = run_folder(task.key)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ERROR).write_text(trace, encoding="utf-8")
+            task.folder.mkdir(parents=True, exist_ok=True)
+            (task.folder / ERROR).write_text(trace, encoding="utf-8")
         return Failure(task, f"{type(error).__name__}: {error}", trace)
 
 
