@@ -187,3 +187,12 @@ def test_imbalance(tmp_path):
     # No test document beside it carries the last label: nothing is known of its attraction.
     assert cell(by_label, "topic_5", "L_Base, attraction") is None
     assert cell(by_label, "topic_5", "L_Base, repulsion").mean == pytest.approx(0.4)
+
+
+def test_the_imbalance_figure_has_the_rows_of_its_table(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "abalone.experiments.reproduce.draw_imbalance", lambda _, panels, *__, **___: drawn.append(panels)
+    )
+    present(["imbalance"], [IMBALANCE.only(["L_MSC"])], view(tmp_path), tmp_path)
+    assert {name for methods in drawn[0].values() for name in methods} == {"L_MSC"}

@@ -130,8 +130,9 @@ def _draw_clustering(view: View, experiment: Experiment, folder: Path) -> None:
 def _draw_imbalance(view: View, experiment: Experiment, folder: Path) -> None:
     rows = _rows(view, experiment)
     known = [done for done in rows if done.records]
+    finds = [done.row.name for done in rows if done.row.name in FINDS]
     panels = {
-        POSITIVES: {name: view.card.positives[kind]["mean"] for name, kind in FINDS.items()},
+        POSITIVES: {name: view.card.positives[FINDS[name]]["mean"] for name in finds},
         **{HEADINGS[force]: {done.row.name: force_by_label(done, force) for done in known} for force in FORCES},
     }
     draw_imbalance(

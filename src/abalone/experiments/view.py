@@ -135,8 +135,8 @@ def _provisional(experiment: Experiment) -> str:
     if experiment.varies != "setting":
         return means
     return (
-        f"{means} The setting of rows with runs to come may change: it is the best of those that have a run, over the seeds that "
-        "these have in common."
+        f"{means} The setting of rows with runs to come may change: it is the best of those that have a run, over the "
+        "seeds that these have in common."
     )
 
 
