@@ -18,7 +18,7 @@ SHADES = {PLAIN: "#4477aa", Composition("lexical"): "#ccbb44", RECIPE: "#aa3377"
 
 
 def table(bench: Bench, scored: dict[Composition, list[Scored]]) -> Table:
-    """Means over seeds, and what the training of each took beside the first contender's."""
+    """Means over seeds, and what the recipe's model took to train beside BCE."""
     columns = [
         *(Column(heading, "test, tuned", best="highest", decimals=1) for heading in METRICS.values()),
         *(Column(heading, "test, at 0.5", decimals=1) for heading in METRICS.values()),

@@ -96,6 +96,8 @@ def test_a_choice_that_may_change_is_seen_to(tmp_path):
     alone = comparison_tables(made, COMPARISON.only(["L_FCL"]))[0]
     assert "Not complete" not in alone.caption
     assert "FT" not in alone.caption
+    words = comparison_tables(made, COMPARISON.only(["tf-idf + SVM"]))[0].caption
+    assert all(word not in words for word in ("Encoder", "Temperature", "epochs"))
 
 
 def test_captions_count_in_english(tmp_path):
@@ -159,7 +161,7 @@ def test_runs_whose_records_lack_what_is_shown_do_not_count(tmp_path, gone):
                 del stored[part]
         made.results.append(run, stored)
     table = representation_table(made)
-    assert cell(table, "L_MLM", "Silhouette ↑") == Value(0.5, None, final=False)
+    assert cell(table, "L_MLM", "Silhouette ↑") == Value(0.5, None)  # final: no run is to come
     assert cell(table, "L_MLM", "runs") == "1/3"
     by_third, _ = imbalance_tables(made)
     assert cell(by_third, "head", "L_MLM, attraction") is None

@@ -87,7 +87,7 @@ class Run:
         parts = [self.row]
         if row.kind == "contrastive":
             parts.append(f"τ={config.temperature:g}")
-        if row.kind not in ("lexical", "frozen"):
+        if row.kind not in UNTRAINED:
             parts += [f"lr={config.learning_rate:g}", f"epochs={config.epochs}"]
         return f"{', '.join(parts)}, seed {config.seed}"
 

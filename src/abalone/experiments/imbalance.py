@@ -24,7 +24,7 @@ def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Tab
     frequencies = np.array(view.card.statistics["frequencies"])
     third_of = label_thirds(frequencies)
     order = np.argsort(-frequencies, kind="stable")
-    finds = [done.row.name for done in rows if done.row.name in FINDS]
+    finds = finding(rows)
     columns = (
         Column("documents", decimals=0),
         *(Column(name, "positives an anchor finds", ROWS[name].latex) for name in finds),
@@ -75,6 +75,11 @@ def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Tab
     ]
 
 
+def finding(rows: Sequence[Finished]) -> list[str]:
+    """The names of the rows whose positives are counted."""
+    return [done.row.name for done in rows if done.row.name in FINDS]
+
+
 def force_by_label(done: Finished, force: str) -> list[float | None]:
     """[L], attraction or repulsion of each label, the mean over seeds."""
     stored = [record["forces"][force] for record in done.records]
@@ -84,7 +89,7 @@ def force_by_label(done: Finished, force: str) -> list[float | None]:
 def _over_seeds(done: Finished, force: str, labels: np.ndarray) -> Value | None:
     stored = [record["forces"][force] for record in done.records]
     means = (_mean_over(labels, values) for values in stored)
-    return Value.of([mean.mean if mean else None for mean in means])
+    return Value.of([mean.mean if mean else None for mean in means], final=done.complete)
 
 
 def _mean_over(labels: np.ndarray, values: Numbers, factor: float = 1) -> Value | None:

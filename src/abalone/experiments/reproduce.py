@@ -10,7 +10,7 @@ from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.fingerprints import encoder_fingerprint
 from abalone.experiments.grid import Grid, needed, wanted_runs
 from abalone.experiments.identity import CorpusCard, encoder_name
-from abalone.experiments.imbalance import FINDS, FORCES, force_by_label, imbalance_tables
+from abalone.experiments.imbalance import FINDS, FORCES, finding, force_by_label, imbalance_tables
 from abalone.experiments.layout import Table, Value, write
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import EXPERIMENTS, Experiment
@@ -130,9 +130,8 @@ def _draw_clustering(view: View, experiment: Experiment, folder: Path) -> None:
 def _draw_imbalance(view: View, experiment: Experiment, folder: Path) -> None:
     rows = _rows(view, experiment)
     known = [done for done in rows if done.records]
-    finds = [done.row.name for done in rows if done.row.name in FINDS]
     panels = {
-        POSITIVES: {name: view.card.positives[FINDS[name]]["mean"] for name in finds},
+        POSITIVES: {name: view.card.positives[FINDS[name]]["mean"] for name in finding(rows)},
         **{HEADINGS[force]: {done.row.name: force_by_label(done, force) for done in known} for force in FORCES},
     }
     draw_imbalance(

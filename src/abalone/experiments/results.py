@@ -100,7 +100,10 @@ class Results:
                 )
 
     def nearest(self, runs: Sequence[Run]) -> dict[str, tuple[Any, Any]]:
-        """The settings, stored and wanted, that keep the most similar result from being one of these runs."""
+        """The settings, stored and wanted, that keep the most similar result from being one of these runs.
+
+        What a run starts from is not looked at.
+        """
         found = (
             differences(record["config"], portable(run.config))
             for run in runs

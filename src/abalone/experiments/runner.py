@@ -55,7 +55,7 @@ def execute(
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     deadline = None if stop_after is None else time.monotonic() + 60 * stop_after
     outcome, running, failed = Outcome(), dict[str, Task](), dict[str, Failure]()
-    planned, told = len(wanted(_Everything())), set[str]()
+    planned, told, logs_told = len(wanted(_Everything())), set[str](), False
 
     def late() -> bool:
         return deadline is not None and time.monotonic() >= deadline
@@ -66,8 +66,8 @@ def execute(
                 task = next_task(wanted(results), results, running.keys() | failed.keys(), encoder)
                 if task is None:
                     break
-                if jobs > 1 and LOG not in told:
-                    told.add(LOG)
+                if jobs > 1 and not logs_told:
+                    logs_told = True
                     tell(f"{jobs} runs at a time; each writes to a {LOG} of its own in {task.folder.parent}")
                 running[task.key] = task
                 workers.submit(task)

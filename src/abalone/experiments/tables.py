@@ -6,7 +6,7 @@ from typing import NamedTuple
 from abalone.evaluation.clustering import IN_THE_TABLE, PROPORTIONS
 from abalone.evaluation.groups import THIRDS
 from abalone.experiments import paper
-from abalone.experiments.grid import TEMPERATURE
+from abalone.experiments.grid import TEMPERATURE, UNTRAINED
 from abalone.experiments.latex import escaped
 from abalone.experiments.layout import Best, Cell, Column, Line, Table, Value
 from abalone.experiments.rows import ABLATION, COMPARISON, REPRESENTATION, ROWS, Experiment
@@ -80,13 +80,15 @@ def ablation_tables(view: View, experiment: Experiment = ABLATION) -> list[Table
 
 def comparison_tables(view: View, experiment: Experiment = COMPARISON) -> list[Table]:
     """Table 3: every row at the setting that validation has chosen, averaged over seeds, and by thirds."""
-    starts = " Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
-    finetuned = any(row.kind == "finetuned" for row in experiment.rows)
-    averaged = (
-        f"Temperature {TEMPERATURE:g}. Each row has the learning rate and epochs with the best validation micro-F1 at "
-        f"0.5 averaged over seeds; each value is the mean over {counted(len(view.grid.seeds), 'seed')} ± the sample "
-        f"standard deviation.{starts if finetuned else ''}"
-    )
+    kinds = {row.kind for row in experiment.rows}
+    averaged = f"Each value is the mean over {counted(len(view.grid.seeds), 'seed')} ± the sample standard deviation."
+    if kinds.difference(UNTRAINED):
+        averaged = (
+            f"Temperature {TEMPERATURE:g}. Each row has the learning rate and epochs with the best validation micro-F1 "
+            f"at 0.5 averaged over seeds. {averaged}"
+        )
+    if "finetuned" in kinds:
+        averaged += " Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
     return _score_tables(view, experiment, averaged, paper.COMPARISON)
 
 

@@ -17,8 +17,9 @@ class Finished:
     Args:
         row: the row.
         records: what was stored of the runs that are shown: of all, or of the chosen setting.
-        finished: how many runs of all its settings are finished.
-        planned: how many there are to be.
+        finished: how many runs of all its settings have what is shown.
+        planned: how many runs there are.
+        complete: whether all of them are done, so that nothing shown will change.
         setting: what validation has chosen, in words.
     """
 
@@ -26,17 +27,13 @@ class Finished:
     records: list[Record]
     finished: int
     planned: int
+    complete: bool = False
     setting: str = ""
 
     @property
     def runs(self) -> str:
-        """How many of the planned runs are finished."""
+        """How many of the planned runs have what is shown."""
         return f"{self.finished}/{self.planned}"
-
-    @property
-    def complete(self) -> bool:
-        """Whether all planned runs are finished, so that nothing shown will change."""
-        return self.finished == self.planned
 
     def score(self, cut: str, metric: str, factor: float) -> Value | None:
         """A test score with thresholds at `cut`, scaled by `factor`."""
@@ -81,34 +78,36 @@ class View:
         planned = planned_runs(row, experiment, self.grid)
         candidates = points(row, experiment, self.grid, self.base, self.results)
         if candidates is None:
-            return Finished(row, [], 0, planned, "waits for its start")
-        by_point = [self._records(point, experiment) for point in candidates]
-        every = [record for records in by_point for record in records]
+            return Finished(row, [], 0, planned, setting="waits for its start")
+        done = [self._records(point) for point in candidates]
+        shown = [[record for record in records if record.get(experiment.shows)] for records in done]
+        every = [record for records in shown for record in records]
+        complete = sum(map(len, done)) == planned
         if experiment.varies != "setting":
-            return Finished(row, every, len(every), planned)
+            return Finished(row, every, len(every), planned, complete)
         chosen = choose(candidates, self.results)
         if chosen is None:
             return Finished(row, [], 0, planned)
-        shown = by_point[candidates.index(chosen)]
+        number = candidates.index(chosen)
         setting = _in_words(chosen)
-        if setting and len(every) < planned:
-            begun = sum(map(bool, by_point))
+        if setting and not complete:
+            begun = sum(map(bool, done))
             settings = f"of {begun} of {len(candidates)} settings, " if begun < len(candidates) else ""
-            setting += f" ({settings}{len(shown)} of {len(chosen.runs)} seeds)"
-        return Finished(row, shown, len(every), planned, setting)
+            setting += f" ({settings}{len(done[number])} of {len(chosen.runs)} seeds)"
+        return Finished(row, shown[number], len(every), planned, complete, setting)
 
-    def _records(self, point: Point, experiment: Experiment) -> list[Record]:
-        found = (self.results.get(run) for run in point.runs)
-        return [record for record in found if record is not None and record.get(experiment.shows)]
+    def _records(self, point: Point) -> list[Record]:
+        return [record for run in point.runs if (record := self.results.get(run)) is not None]
 
     def how_made(self, experiment: Experiment, sections: Sections) -> str:
         """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run."""
         default, base = Config().to_dict(), self.base.to_dict()
         silent = {"encoder", "pooling", "seed", *UNIMPORTANT}
         changed = [f"{name} {base[name]}" for name in base if name not in silent and base[name] != default[name]]
-        sentences = [
-            f"Encoder: {', '.join([encoder_name(self.base.encoder), f'{self.base.pooling} pooling', *changed])}."
-        ]
+        sentences = []
+        if any(row.kind != "lexical" for row in experiment.rows):
+            about = [encoder_name(self.base.encoder), f"{self.base.pooling} pooling", *changed]
+            sentences.append(f"Encoder: {', '.join(about)}.")
         if differences := self.grid.caption(experiment):
             sentences.append(f"Not the paper's grid: {differences}.")
         rows = [row for _, section in sections for row in section]
@@ -131,13 +130,15 @@ def _in_words(point: Point) -> str:
 
 def _provisional(experiment: Experiment) -> str:
     """What a reader must know of a table while runs are missing."""
-    means = "Not complete: means are over the runs that are finished, and bold is what is complete and ahead of all."
-    if experiment.varies != "setting":
-        return means
-    return (
-        f"{means} The setting of rows with runs to come may change: it is the best of those that have a run, over the "
-        "seeds that these have in common."
-    )
+    sentences = ["Not complete: means are over the runs that are finished."]
+    if experiment.shows != "forces":
+        sentences.append("Bold is what is complete and ahead of all.")
+    if experiment.varies == "setting":
+        sentences.append(
+            "The setting of rows with runs to come may change: it is the best of those that have a run, over the seeds "
+            "that these, or most of them, have in common."
+        )
+    return " ".join(sentences)
 
 
 def _origin(records: list[Record]) -> str:
