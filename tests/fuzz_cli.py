@@ -21,7 +21,7 @@ import fuzz_readers
 import fuzz_settings
 from abalone.cli import app
 from abalone.config import Config
-from abalone.experiments.identity import CORPUS
+from abalone.experiments.corpus_card import CORPUS
 from abalone.experiments.results import RESULTS
 from fuzzing import LONGEST, Target
 from mutations import mutated

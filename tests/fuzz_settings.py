@@ -13,8 +13,8 @@ import yaml
 from hypothesis import strategies as st
 
 from abalone.config import Config
+from abalone.experiments.corpus_card import CORPUS, CorpusCard
 from abalone.experiments.grid import Grid, wanted_runs
-from abalone.experiments.identity import CORPUS, CorpusCard
 from abalone.experiments.imbalance import imbalance_tables
 from abalone.experiments.reproduce import TABLES, chosen_experiments
 from abalone.experiments.results import RESULTS, Results

@@ -6,8 +6,8 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.evaluation.clustering import PROPORTIONS
+from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Run
-from abalone.experiments.identity import CorpusCard
 from abalone.experiments.results import Record, Results
 
 LABELS = 6

@@ -7,8 +7,8 @@ import pytest
 from made_up_runs import card, finish, record
 
 from abalone.config import Config
+from abalone.experiments.corpus_card import CORPUS, CorpusCard
 from abalone.experiments.grid import Grid, Run
-from abalone.experiments.identity import CORPUS, CorpusCard
 from abalone.experiments.results import RESULTS, Results, read_records
 from abalone.experiments.view import View
 

@@ -7,8 +7,8 @@ from made_up_runs import corpus, record
 
 from abalone.config import Config
 from abalone.experiments import runner, work, workers
+from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Run, wanted_runs
-from abalone.experiments.identity import CorpusCard
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import ABLATION, COMPARISON
 from abalone.experiments.runner import alone_in, execute

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abalone.report.clustering import looks
 from abalone.report.imbalance import draw_imbalance, running_mean
+from abalone.report.picture import looks
 
 
 @pytest.mark.parametrize("labels", [1, 2, 53])

@@ -76,8 +76,8 @@ def reproduce(
     from abalone.config import Config
     from abalone.data.benchmarks import BENCHMARKS
     from abalone.device import choose_device
+    from abalone.experiments.corpus_card import CorpusCard
     from abalone.experiments.grid import Grid, wanted_runs
-    from abalone.experiments.identity import CorpusCard
     from abalone.experiments.layout import FORMATS
     from abalone.experiments.paper import PUBLISHED
     from abalone.experiments.reproduce import TABLES, chosen_experiments, present, run_experiments

@@ -7,9 +7,10 @@ from pathlib import Path
 from abalone.config import Config
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import PROPORTIONS
+from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.fingerprints import encoder_fingerprint
 from abalone.experiments.grid import Grid, needed, wanted_runs
-from abalone.experiments.identity import CorpusCard, encoder_name
+from abalone.experiments.identity import encoder_name
 from abalone.experiments.imbalance import FINDS, FORCES, finding, force_by_label, imbalance_tables
 from abalone.experiments.layout import Table, Value, write
 from abalone.experiments.results import RESULTS, Results

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from abalone.config import Config
+from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Point, choose, planned_runs, points
-from abalone.experiments.identity import UNIMPORTANT, CorpusCard, encoder_name
+from abalone.experiments.identity import UNIMPORTANT, encoder_name
 from abalone.experiments.layout import Value
 from abalone.experiments.results import Record, Results
 from abalone.experiments.rows import Experiment, Row

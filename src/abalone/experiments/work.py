@@ -21,8 +21,9 @@ from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
+from abalone.experiments.corpus_card import plain
 from abalone.experiments.grid import Run
-from abalone.experiments.identity import plain, portable, short_name
+from abalone.experiments.identity import portable, short_name
 from abalone.experiments.machine import machine, versions
 from abalone.experiments.results import Record
 from abalone.experiments.rows import LEXICAL

@@ -1,23 +1,12 @@
 """Clustering quality over the share of label combinations that is kept: the figure of the paper's appendix."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from abalone.report.picture import blank_figure, write_picture
-
-# Told apart by colour-blind readers too; marks tell them apart in print.
-SHADES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
-MARKS = "os^vDP*"
-DRAWN = ("L_MLM", "L_Base", "L_MSC", "L_MSC-FT", "L_BCE", "L_Base-FT")
-
-
-def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Shade and mark of each method: a row of the paper has its own, whatever else is drawn beside it."""
-    order = dict.fromkeys((*DRAWN, *names))
-    return {name: (SHADES[n % len(SHADES)], MARKS[n % len(MARKS)]) for n, name in enumerate(order)}
+from abalone.report.picture import blank_figure, looks, write_picture
 
 
 @dataclass(frozen=True)

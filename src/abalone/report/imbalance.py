@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from abalone.evaluation.groups import THIRDS
-from abalone.report.clustering import looks
-from abalone.report.picture import blank_figure, write_picture
+from abalone.report.picture import blank_figure, looks, write_picture
 from abalone.report.tail import SHADES, thirds
 
 SMOOTHED = 6  # a line averages over a sixth of the labels: single rare ones have a handful of test documents

@@ -1,6 +1,7 @@
-"""Figures of matplotlib as files: which kinds there are, a blank one, and writing it whole."""
+"""Figures of matplotlib as files: which kinds there are, a blank one, how methods look, and writing it whole."""
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
 PICTURE_FORMATS = ("png", "svg", "pdf")
 DOTS_PER_INCH = 160
+# Told apart by colour-blind readers too; marks tell them apart in print.
+SHADES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
+MARKS = "os^vDP*"
+ROWS_OF_THE_PAPER = ("L_MLM", "L_Base", "L_MSC", "L_MSC-FT", "L_BCE", "L_Base-FT")
 
 
 def picture_format(path: Path) -> str:
@@ -31,6 +36,12 @@ def blank_figure(width: float, height: float) -> "Figure":
         raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
     # Figure rather than pyplot: no window system is asked for and no global state is left behind.
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Shade and mark of each method: a row of the paper has its own, whatever else is drawn beside it."""
+    order = dict.fromkeys((*ROWS_OF_THE_PAPER, *names))
+    return {name: (SHADES[n % len(SHADES)], MARKS[n % len(MARKS)]) for n, name in enumerate(order)}
 
 
 def write_picture(figure: "Figure", path: Path) -> None:
