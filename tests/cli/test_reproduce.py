@@ -67,7 +67,15 @@ def whole(workshop):
 
 def test_every_table_from_data_to_files(whole):
     output, result = whole
-    tables = ["datasets", "ablation", "ablation-thirds", "comparison", "comparison-thirds", "representation"]
+    tables = [
+        "datasets",
+        "ablation",
+        "ablation-thirds",
+        "ablation-pairs",
+        "comparison",
+        "comparison-thirds",
+        "representation",
+    ]
     for name in [*tables, "clustering", "imbalance", "imbalance-labels"]:
         for suffix in ("md", "csv", "tex"):
             assert (output / f"{name}.{suffix}").stat().st_size > 0

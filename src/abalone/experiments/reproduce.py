@@ -13,6 +13,7 @@ from abalone.experiments.grid import Grid, needed, wanted_runs
 from abalone.experiments.identity import encoder_name
 from abalone.experiments.imbalance import FINDS, FORCES, finding, force_by_label, imbalance_tables
 from abalone.experiments.layout import Table, Value, write
+from abalone.experiments.pairs import pairs_tables
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import EXPERIMENTS, Experiment
 from abalone.experiments.runner import Outcome, alone_in, execute
@@ -95,7 +96,7 @@ def present(names: Sequence[str], experiments: Sequence[Experiment], view: View,
         elif name not in by_name:
             continue
         elif name == "ablation":
-            tables += ablation_tables(view, by_name[name])
+            tables += [*ablation_tables(view, by_name[name]), *pairs_tables(view, by_name[name])]
         elif name == "comparison":
             tables += comparison_tables(view, by_name[name])
         elif name == "representation":
