@@ -13,10 +13,10 @@ import yaml
 from hypothesis import strategies as st
 
 from abalone.config import Config
+from abalone.experiments.ablation import ablation_details
 from abalone.experiments.corpus_card import CORPUS, CorpusCard
 from abalone.experiments.grid import Grid, wanted_runs
 from abalone.experiments.imbalance import imbalance_tables
-from abalone.experiments.pairs import pairs_tables
 from abalone.experiments.reproduce import TABLES, chosen_experiments
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.tables import (
@@ -117,7 +117,7 @@ def check_results(numbers: Numbers, place: Path) -> None:
         datasets_table(view)
         by_name = {experiment.name: experiment for experiment in chosen_experiments(TABLES, None)}
         ablation_tables(view, by_name["ablation"])
-        pairs_tables(view, by_name["ablation"])
+        ablation_details(view, by_name["ablation"])
         comparison_tables(view, by_name["comparison"])
         representation_table(view, by_name["representation"])
         clustering_table(view, by_name["representation"])

@@ -61,7 +61,7 @@ class Config:
     lexical: bool = False  # mix in a tf-idf model, as much as helps on validation
     neighbours: bool = False  # mix in the nearest training documents, as much as helps on validation
     calibrate: bool = True  # one temperature a third of the labels, so that probabilities mean what they say
-    thresholds: ThresholdObjective = "macro"  # what per-label thresholds are tuned for; "half" is 0.5, as in the paper
+    thresholds: ThresholdObjective = "macro"  # what per-label thresholds are tuned for; "half" is 0.5
     at_least_one: bool = False  # give every document its most probable label
 
     # The run

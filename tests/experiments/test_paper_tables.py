@@ -9,7 +9,6 @@ from abalone.config import Config
 from abalone.experiments.grid import Grid, points, wanted_runs
 from abalone.experiments.imbalance import imbalance_tables
 from abalone.experiments.layout import Value
-from abalone.experiments.pairs import pairs_tables
 from abalone.experiments.paper import ABLATION as PAPER_ABLATION
 from abalone.experiments.paper import COMPARISON as PAPER_COMPARISON
 from abalone.experiments.reproduce import present
@@ -57,25 +56,6 @@ def test_the_ablation_averages_over_temperatures_and_seeds(tmp_path):
     assert cell(thirds, "L_MSC", "tail, at 0.5").mean == pytest.approx(micro.mean)
     assert "9 runs, 2026-01-02, a processor; the times of these runs add up to 9 min" in main.caption
     assert "some-encoder, mean pooling, max_length 64" in main.caption
-
-
-def test_losses_are_set_against_l_base_with_the_same_temperature_and_seed(tmp_path):
-    made = view(tmp_path)
-    for run in wanted_runs([ABLATION], made.grid, BASE, made.results):
-        level = 0.5 + run.config.seed / 10  # moves both losses alike
-        if run.row == "L_Base":
-            finish(made.results, run, level)
-        elif run.row == "L_MSC" and run.config.temperature != 0.07:
-            finish(made.results, run, level + (0.02 if run.config.temperature == 0.1 else -0.01))
-    (table,) = pairs_tables(made)
-    assert [line.name for line in table.lines] == ["L_BQueue", "L_BQProto", "L_MSC"]  # L_MLM has no temperature
-    gain = cell(table, "L_MSC", "macro-F1, at 0.5")
-    assert (gain.mean, gain.deviation) == pytest.approx((0.5, stdev([2, 2, 2, -1, -1, -1])))
-    assert cell(table, "L_MSC", "macro-F1: ahead, tuned") == "3/6"
-    assert cell(table, "L_MSC", "pairs") == "6/9"
-    assert cell(table, "L_BQueue", "macro-F1, at 0.5") is cell(table, "L_BQueue", "macro-F1: ahead, at 0.5") is None
-    assert pairs_tables(made, ABLATION.only(["L_MLM", "L_Base"])) == []
-    assert pairs_tables(made, ABLATION.only(["L_MSC"])) == []
 
 
 def test_the_comparison_shows_the_setting_that_validation_chose(tmp_path):

@@ -111,7 +111,7 @@ def fit_thresholds(
         probabilities: [n, L], as an array or computed block by block.
         labels: [n, L].
         objective: `macro` for macro-F1, which each label improves by itself; `micro` for micro-F1, of which the
-            cuts are the joint optimum; `half` for p ≥ 0.5 everywhere, as in the paper.
+            cuts are the joint optimum; `half` for p ≥ 0.5 everywhere.
         shrinkage: as many positives as it takes for a label's own cut to count as much as the safer one; 0 turns
             it off.
         calibrated: whether probabilities mean what they say, as after `fit_temperatures`.

@@ -67,7 +67,7 @@ def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Tab
         "documents: −1 when they coincide) and repulsion (cosine to test documents without the label) of the trained "
         f"embeddings, at temperature {TEMPERATURE:g} and the first learning rate, over seeds ± the sample standard "
         f"deviation. Runs: {', '.join(f'{done.row.name} {done.runs}' for done in rows)}. "
-        f"{view.how_made(experiment, sections)}"
+        f"{view.how_made(experiment, sections, bold=False)}"
     )
     return [
         Table("imbalance", "Labels", columns, (("", by_third),), f"The mean over the labels of each third. {about}"),

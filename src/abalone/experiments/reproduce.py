@@ -7,13 +7,13 @@ from pathlib import Path
 from abalone.config import Config
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import PROPORTIONS
+from abalone.experiments.ablation import ablation_details
 from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.fingerprints import encoder_fingerprint
 from abalone.experiments.grid import Grid, needed, wanted_runs
 from abalone.experiments.identity import encoder_name
 from abalone.experiments.imbalance import FINDS, FORCES, finding, force_by_label, imbalance_tables
 from abalone.experiments.layout import Table, Value, write
-from abalone.experiments.pairs import pairs_tables
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import EXPERIMENTS, Experiment
 from abalone.experiments.runner import Outcome, alone_in, execute
@@ -96,7 +96,7 @@ def present(names: Sequence[str], experiments: Sequence[Experiment], view: View,
         elif name not in by_name:
             continue
         elif name == "ablation":
-            tables += [*ablation_tables(view, by_name[name]), *pairs_tables(view, by_name[name])]
+            tables += [*ablation_tables(view, by_name[name]), *ablation_details(view, by_name[name])]
         elif name == "comparison":
             tables += comparison_tables(view, by_name[name])
         elif name == "representation":

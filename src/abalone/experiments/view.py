@@ -100,8 +100,13 @@ class View:
     def _records(self, point: Point) -> list[Record]:
         return [record for run in point.runs if (record := self.results.get(run)) is not None]
 
-    def how_made(self, experiment: Experiment, sections: Sections) -> str:
-        """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run."""
+    def how_made(self, experiment: Experiment, sections: Sections, *, bold: bool = True) -> str:
+        """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run.
+
+        Args:
+            experiment, sections: what the table shows.
+            bold: whether it sets the best in bold.
+        """
         default, base = Config().to_dict(), self.base.to_dict()
         silent = {"encoder", "pooling", "seed", *UNIMPORTANT}
         changed = [f"{name} {base[name]}" for name in base if name not in silent and base[name] != default[name]]
@@ -113,7 +118,7 @@ class View:
             sentences.append(f"Not the paper's grid: {differences}.")
         rows = [row for _, section in sections for row in section]
         if not all(row.complete for row in rows):
-            sentences.append(_provisional(experiment))
+            sentences.append(_provisional(experiment, bold))
         if records := [record for row in rows for record in row.records]:
             sentences.append(_origin(records))
         return " ".join(sentences)
@@ -129,10 +134,10 @@ def _in_words(point: Point) -> str:
     return f"lr {tried['learning_rate']:g}, epochs {tried['epochs']:g}" if tried else ""
 
 
-def _provisional(experiment: Experiment) -> str:
+def _provisional(experiment: Experiment, bold: bool) -> str:
     """What a reader must know of a table while runs are missing."""
     sentences = ["Not complete: means are over the runs that are finished."]
-    if experiment.shows != "forces":
+    if bold:
         sentences.append("Bold is what is complete and ahead of all.")
     if experiment.varies == "setting":
         sentences.append(

@@ -29,7 +29,7 @@ from abalone.experiments.results import Record
 from abalone.experiments.rows import LEXICAL
 
 FORCES_OF = 100_000  # test documents; of more, these many are drawn: every label of each has its vector in memory
-CUTS = ("half", "macro", "micro")  # at 0.5 as in the paper, and tuned on validation for macro- and for micro-F1
+CUTS = ("half", "macro", "micro")  # at 0.5, and tuned on validation for macro- and for micro-F1
 
 
 @dataclass(frozen=True)
