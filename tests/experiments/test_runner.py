@@ -1,6 +1,7 @@
 """Who runs what, when: skipping, failing, stopping, and encoders that are gone."""
 
 import json
+import multiprocessing
 
 import pytest
 from made_up_runs import corpus, record
@@ -218,18 +219,24 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 
 
 def test_a_process_that_dies_is_reported_and_replaced(results):
-    crew = workers.Crew(2, corpus(), "corpus")
-    nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in (0, 1)]
+    nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in range(3)]
     tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
-    with crew:
+    with workers.Crew(1, corpus(), "corpus") as crew:
         crew.submit(tasks[0])
-        process = next(iter(crew._busy.values()))[0]
-        process.kill()
+        kill_the_only_child()  # at work
         task, outcome = crew.next()
         assert task == tasks[0]
         assert outcome.message == "its process died (exit code -9)"
-        crew.submit(tasks[1])
-        task, outcome = crew.next()  # this one lives to tell that there is no such encoder
-        assert task == tasks[1]
-        assert "cannot load the encoder" in outcome.message
-    assert not process.is_alive()
+        for expected in tasks[1:]:
+            crew.submit(expected)
+            task, outcome = crew.next()  # this one lives to tell that there is no such encoder
+            assert task == expected
+            assert "cannot load the encoder" in outcome.message
+            kill_the_only_child()  # idle
+    assert not multiprocessing.active_children()
+
+
+def kill_the_only_child() -> None:
+    (child,) = multiprocessing.active_children()
+    child.kill()
+    child.join()

@@ -113,8 +113,14 @@ class Crew:
 
     def submit(self, task: Task) -> None:
         """Hand a task to an idle process."""
-        connection, process = self._idle.pop() if self._idle else self._start()
-        connection.send(task)
+        while self._idle:
+            connection, process = self._idle.pop()
+            with suppress(OSError):  # it may have died in the meantime
+                connection.send(task)
+                break
+        else:
+            connection, process = self._start()
+            connection.send(task)
         self._busy[connection] = process, task
 
     def next(self) -> Outcome:
