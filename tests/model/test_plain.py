@@ -35,9 +35,7 @@ def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
     settings = {"pooling": "cls", "max_length": 20, "lexical": False, "device": "cpu"} | settings
     classifier = AbaloneClassifier("fast", encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
-    predictor = classifier.predictor_
-    predictor.head = predictor.head.merged()
-    predictor.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
+    classifier.predictor_.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
     return classifier
 
 
