@@ -1,5 +1,7 @@
 """Every contrastive loss equals its loop-by-loop reference, on random sizes and on the awkward ones."""
 
+from dataclasses import replace
+
 import pytest
 import reference
 import torch
@@ -125,3 +127,15 @@ def test_sparse_labels_are_the_same_labels(name, layout):
         case.prototypes,
     )
     torch.testing.assert_close(ours(sparse), ours(case))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_zeros_that_a_sparse_matrix_stores_are_no_labels(layout):
+    case = make()
+    everywhere = torch.ones_like(case.labels).nonzero().T
+    stored = torch.sparse_coo_tensor(everywhere, case.labels.flatten(), case.labels.shape, check_invariants=True)
+    stored = stored.to_sparse(layout=layout)
+    assert stored._nnz() == case.labels.numel()
+    ours, _ = PAIRS["msc"]
+    torch.testing.assert_close(ours(replace(case, labels=stored)), ours(case))

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, DistilBertConfig, MPNetConfig, RobertaConfig
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraConfig,
+    ModernBertConfig,
+    MPNetConfig,
+    RobertaConfig,
+)
 
 import abalone.model.offline
 import tiny
@@ -15,6 +24,8 @@ from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+RELATIVE = {"relative_attention": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]}  # DeBERTa's
+NO_SPECIAL = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
 
 
 @pytest.fixture(scope="module")
@@ -68,28 +79,52 @@ def test_dropout_is_set_everywhere(tmp_path):
     assert {m.p for m in encoder.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # DeBERTa's, at import
 @pytest.mark.parametrize(
     "config",
     [
         RobertaConfig(**SMALL),
         MPNetConfig(**SMALL),
         DistilBertConfig(vocab_size=50, dim=16, n_layers=3, n_heads=2, hidden_dim=32),
+        DebertaV2Config(**SMALL, **RELATIVE, initializer_range=0.2),
     ],
     ids=lambda config: config.model_type,
 )
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_split_layers_compute_the_same(config, pooling):
+def test_split_layers_compute_the_same_before_and_after_training(config, pooling):
     torch.manual_seed(0)
     encoder = TextEncoder(AutoModel.from_config(config), pooling).eval()
     batch = pack(*torch.randint(5, 50, (2, 7)).tolist(), torch.randint(5, 50, (4,)).tolist())
     lower, upper = split_layers(encoder, 2)
-    expected = encoder(batch)
-    torch.testing.assert_close(upper(replace(batch, tokens=lower.token_states(batch))), expected)
+    states = replace(batch, tokens=lower.token_states(batch))
+    torch.testing.assert_close(upper(states), encoder(batch))
     assert not any(p.requires_grad for p in lower.parameters())
+    with torch.no_grad():
+        for parameter in upper.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter))
+    assert (upper(states) - encoder(batch)).abs().max() > 0.1
     whole = join_layers(lower, upper).eval()
-    torch.testing.assert_close(whole(batch), expected)
+    torch.testing.assert_close(whole(batch), upper(states))
     assert all(p.requires_grad for p in whole.parameters())
     assert whole.state_dict().keys() == encoder.state_dict().keys()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # DeBERTa's, at import
+@pytest.mark.parametrize(
+    "config",
+    [
+        ModernBertConfig(**SMALL, **NO_SPECIAL),  # a norm after the last layer
+        DebertaV2Config(**SMALL, **RELATIVE, conv_kernel_size=3),  # a convolution after the first
+        ElectraConfig(**SMALL, embedding_size=8),  # a projection before the first
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_what_is_more_than_layer_after_layer_is_not_cut(config):
+    torch.manual_seed(0)
+    model = AutoModel.from_config(config)
+    with pytest.raises(ValueError, match=f"freeze_layers cannot cut {type(model).__name__}.*set freeze_layers to 0"):
+        split_layers(TextEncoder(model), 2)
 
 
 def test_a_layer_must_stay_to_train(loaded):

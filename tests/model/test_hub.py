@@ -71,6 +71,15 @@ def test_up_and_down_again(classifier, hub, tmp_path):
     assert fetched == {".json", ".safetensors", ".md", "SHA256SUMS"}
 
 
+def test_what_only_other_tools_read_stays_behind(classifier, hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(classifier.predictor_.tokenizer, "chat_template", "{{ messages }}")
+    classifier.push_to_hub("me/chatty")
+    assert (tmp_path / "hub/me/chatty/chat_template.jinja").is_file()
+    again = AbaloneClassifier.from_pretrained("me/chatty", device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
+    assert not (tmp_path / "downloaded/me/chatty/chat_template.jinja").exists()
+
+
 def test_a_folder_of_that_name_comes_first(classifier, hub, tmp_path):
     classifier.save_pretrained(tmp_path / "me" / "model")
     AbaloneClassifier.from_pretrained("me/model")

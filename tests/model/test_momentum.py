@@ -40,14 +40,11 @@ def test_never_trains(encoder):
     assert not any(p.requires_grad for p in slow.parameters())
 
 
-@pytest.mark.parametrize("dropout", [False, True])
-def test_dropout_is_a_choice(encoder, dropout):
-    slow = MomentumEncoder(encoder, dropout=dropout)
-    assert slow.encoder.training == dropout
-    slow.eval()
-    assert not slow.encoder.training
-    slow.train()
-    assert slow.encoder.training == dropout
+def test_dropout_is_off_in_every_mode(encoder):
+    slow, x = MomentumEncoder(encoder), torch.randn(3, 4)
+    for mode in (slow, slow.eval(), slow.train()):
+        assert not any(part.training for part in mode.encoder.modules())
+        assert torch.equal(mode(x), mode(x))
 
 
 def test_survives_state_dict(encoder):

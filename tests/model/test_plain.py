@@ -35,9 +35,7 @@ def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
     settings = {"pooling": "cls", "max_length": 20, "lexical": False, "device": "cpu"} | settings
     classifier = AbaloneClassifier("fast", encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
-    predictor = classifier.predictor_
-    predictor.head = predictor.head.merged()
-    predictor.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
+    classifier.predictor_.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
     return classifier
 
 
@@ -166,6 +164,7 @@ def test_the_card_says_what_the_plain_folder_leaves_out(tmp_path):
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "` as it is, and a linear layer, with the lexical expert at weight 0.35." in card
     assert "- the lexical expert, mixed in with weight 0.35" in card
+    assert "- calibrated probabilities: the temperatures were fitted to the mixture" in card
     assert "neighbours expert" not in card
     assert "all but the first 20 tokens of a text, where ABALONE reads 2 times as many" in card
     for section in (

@@ -44,21 +44,32 @@ def test_survives_state_dict_and_goes_on_in_the_same_place():
     assert torch.equal(other.contents()[0], rows(5, 4)[0])
 
 
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_survives_dtype_moves(dtype):
-    queue = MemoryQueue(size=4, dim=2, num_labels=3)
+def test_goes_on_after_a_move_and_from_its_state(dtype, device):
+    moved = MemoryQueue(size=4, dim=2, num_labels=3)
+    moved.enqueue(*rows(0, 3))
+    moved.to(device, dtype)
+    restored = MemoryQueue(size=4, dim=2, num_labels=3).to(device, dtype)
+    restored.enqueue(*rows(100, 4))
+    assert restored.full
+    restored.load_state_dict(moved.state_dict())
+    for queue in (moved, restored):
+        assert not queue.full
+        queue.enqueue(*rows(3, 3))
+        embeddings, labels = queue.contents()
+        assert (embeddings.dtype, labels.dtype, embeddings.device.type) == (dtype, torch.bool, device)
+        assert torch.equal(embeddings.float().cpu(), rows(2, 4)[0])
+        assert torch.equal(labels.long().cpu(), rows(2, 4)[1])
+
+
+def test_all_of_it_moves():
+    queue = MemoryQueue(size=4, dim=2, num_labels=3).to("meta")  # where a part left behind would meet what has moved
     queue.enqueue(*rows(0, 3))
-    queue.to(dtype)
-    queue.enqueue(*rows(3, 3))
-    embeddings, labels = queue.contents()
-    assert embeddings.dtype is dtype
-    assert torch.equal(embeddings.float(), rows(2, 4)[0])
-    assert torch.equal(labels.long(), rows(2, 4)[1])
-
-
-def test_survives_device_moves():
-    queue = MemoryQueue(size=4, dim=2, num_labels=3)
-    assert {b.device.type for b in queue.to("meta").buffers()} == {"meta"}
+    assert {buffer.device.type for buffer in queue.buffers()} == {"meta"}
 
 
 def test_keeps_values_and_not_the_graph():

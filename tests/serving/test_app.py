@@ -265,6 +265,8 @@ def test_evidence_is_given_to_who_asks_for_it(model):
         assert near[0]["similarity"] >= near[1]["similarity"]
         assert [document["text"] for document in with_one.result().json()["predictions"][0]["evidence"]] == ["bbbb"]
         assert first.result().json()["predictions"][0]["evidence"] is None
+    read = [text for batch in model.batches for text in batch]
+    assert sorted(read) == sorted([*texts, "c", "aaab", "bbb"])  # each once, whoever asks for evidence
 
 
 def test_stopping_answers_what_is_in_flight(model):

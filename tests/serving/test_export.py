@@ -51,8 +51,6 @@ def quick(graph, monkeypatch):
 )
 def test_it_answers_as_the_model_does(kind, settings, tmp_path):
     classifier = fit(tmp_path, kind, **settings)
-    if settings.get("max_chunks"):
-        classifier.predictor_.head = classifier.predictor_.head.merged()
     written = export(classifier.predictor_, tmp_path / "new" / "model.onnx")
     assert written.largest_difference < 1e-5
     assert written.bytes == written.path.stat().st_size
@@ -60,6 +58,10 @@ def test_it_answers_as_the_model_does(kind, settings, tmp_path):
     texts = ["", *TEXTS, " ".join(TEXTS[:10])]
     np.testing.assert_allclose(model.probabilities(texts), classifier.predict_proba(texts), atol=1e-5)
     np.testing.assert_allclose(model.embed(texts), classifier.encode(texts), atol=1e-5)
+    for answering in (model, classifier.predictor_):
+        probabilities, embeddings = answering.probabilities_and_embeddings(texts)
+        np.testing.assert_array_equal(probabilities, answering.probabilities(texts))
+        np.testing.assert_array_equal(embeddings, answering.embed(texts))
     assert model.predict(texts) == classifier.predict(texts)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model.onnx"]
 
@@ -180,9 +182,8 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="one ONNX file holds at most 2"):
         export(predictor, tmp_path / "model.onnx")
     several = LinearHead(predictor.head.weight[:1].repeat(2, 1, 1), predictor.head.bias[:1].repeat(2, 1))
-    chunked = replace(predictor, head=several, config=predictor.config.replace(max_chunks=2))
-    with pytest.raises(ValueError, match="a head of several layers over texts in several chunks"):
-        export(chunked, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="a head of several linear layers cannot be exported: train the model again"):
+        export(replace(predictor, head=several), tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"pip install 'abalone-mltc\[onnx\]'"):
         export(predictor, tmp_path / "model.onnx")

@@ -64,6 +64,7 @@ def test_many_texts_come_back_in_order(file, classifier):
     assert model.predict([]) == []
     assert model.probabilities([]).shape == (0, 5)
     assert model.embed([]).shape == (0, 32)
+    assert [values.shape for values in model.probabilities_and_embeddings([])] == [(0, 5), (0, 32)]
 
 
 def run(*arguments):

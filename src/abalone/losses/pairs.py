@@ -115,8 +115,9 @@ def label_matrix(name: str, labels: Tensor, dtype: torch.dtype) -> LabelMatrix:
         values = labels[documents, columns]
     else:
         coordinates = labels.to_sparse_coo().coalesce()
-        documents, columns = coordinates.indices()
-        values = coordinates.values()
+        given = coordinates.values().ne(0)  # zeros may be stored too
+        documents, columns = coordinates.indices()[:, given]
+        values = coordinates.values()[given]
     wrong = values.ne(1)
     if bool(wrong.any()):
         _refuse(name, values[wrong])

@@ -88,6 +88,8 @@ def _usage(predictor: "Predictor") -> str:
         )
     used = predictor.decision.mixture.used
     left_out += [f"the {name} expert, mixed in with weight {weight:.2f}" for name, weight in used.items()]
+    if used and predictor.decision.calibration is not None:
+        left_out.append("calibrated probabilities: the temperatures were fitted to the mixture with the experts")
     if predictor.config.max_chunks > 1:
         left_out.append(
             f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from abalone.model.weights import HalfWeights, is_packable
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 _OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
+SAME = 1e-5  # of the largest state: another function is off by more, also with weights that are small and random
 
 
 class TextEncoder(nn.Module):
@@ -74,16 +76,39 @@ def _average_pieces(pooled: Tensor, batch: Packed) -> Tensor:
 def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEncoder]:
     """Cut an encoder after its first `frozen` layers: the lower part never trains, so its output is computed once.
 
-    The upper part takes the lower part's token states in place of ids. `join_layers` puts them together again.
+    The upper part takes the lower part's token states in place of ids, and of it the layers alone train. What else
+    they need, such as a table of relative positions, the lower layers need too, and they have been computed with it.
+    `join_layers` puts the parts together again.
     """
     layers = _layers(encoder.model)
     if not 0 < frozen < len(layers):
         raise ValueError(f"freeze_layers must leave a layer to train: {frozen} of {len(layers)}")
-    lower, upper = copy.deepcopy(encoder), copy.deepcopy(encoder)
+    lower, upper = (copy.deepcopy(encoder).eval().requires_grad_(False) for _ in range(2))
+    whole = _tried(lower)
     del _layers(lower.model)[frozen:]
     del _layers(upper.model)[:frozen]
     upper.model.embeddings = _Passed()
-    return lower.eval().requires_grad_(False), upper
+    same = False
+    with suppress(RuntimeError):  # of shapes that do not fit
+        same = bool((_tried(lower, upper) - whole).abs().max() <= SAME * whole.abs().max())
+    if not same:
+        raise ValueError(
+            f"freeze_layers cannot cut {type(encoder.model).__name__}, which is more than layer after layer: "
+            "set freeze_layers to 0, or choose another encoder"
+        )
+    _layers(upper.model).requires_grad_(True)
+    return lower, upper
+
+
+@torch.no_grad()
+def _tried(*parts: TextEncoder) -> Tensor:
+    """What the parts, one after the other, make of a few tokens, [N, h]."""
+    device = next(parts[0].parameters()).device
+    ids = torch.arange(14, device=device) % 5  # which any vocabulary has
+    batch = Packed(ids, torch.tensor([0, 9, 14], device=device).int(), 9, 2)
+    for part in parts:
+        batch = replace(batch, tokens=part.token_states(batch))
+    return batch.tokens
 
 
 def join_layers(lower: TextEncoder, upper: TextEncoder) -> TextEncoder:

@@ -25,8 +25,10 @@ from abalone.model.plain import limit_tokenizer, save_encoder, save_sentence_tra
 from abalone.model.predictor import Predictor
 
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
-SUMS = "SHA256SUMS"  # of all other files but the card, which people edit; `sha256sum --check` reads it too
+SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
 CARD = "README.md"
+# What else a tokenizer writes, a template for chats or its vocabulary once more, is in its JSON or of no use here.
+READ_FILES = ("*.json", "*.safetensors")
 SHAPE = {
     "label_names": [str],
     "config": dict,
@@ -160,8 +162,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _write_sums(place: Path) -> None:
-    files = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-    lines = [f"{_sum(place / file)}  {file}\n" for file in files if file != CARD]
+    files = sorted(path.relative_to(place).as_posix() for pattern in READ_FILES for path in place.rglob(pattern))
+    lines = [f"{_sum(place / file)}  {file}\n" for file in files]
     (place / SUMS).write_text("".join(lines), encoding="utf-8")
 
 

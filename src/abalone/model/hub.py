@@ -4,10 +4,10 @@ import re
 import tempfile
 from pathlib import Path
 
-from abalone.model.folder import ABOUT, CARD, SUMS, save
+from abalone.model.folder import ABOUT, CARD, READ_FILES, SUMS, save
 from abalone.model.predictor import Predictor
 
-SAFE_FILES = ("*.json", "*.safetensors", CARD, SUMS)  # a pickle in the repository is never even fetched
+SAFE_FILES = (*READ_FILES, CARD, SUMS)  # a pickle in the repository is never even fetched
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 

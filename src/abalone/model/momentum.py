@@ -12,23 +12,20 @@ class MomentumEncoder(nn.Module):
     """A copy of an encoder that follows it slowly: θ_k ← m·θ_k + (1−m)·θ.
 
     Embeddings in the queue come from encoders of up to hundreds of steps ago; a slow encoder keeps them comparable.
-    It starts as an exact copy, needs no gradient, and so never enters an optimiser.
+    It starts as an exact copy, needs no gradient, and so never enters an optimiser. Its dropout is always off: keys
+    without noise are better targets, and the forward pass may then use kernels that know no dropout.
 
     Args:
         encoder: what to follow, with its projection head.
         momentum: m in [0, 1]; the paper uses 0.999.
-        dropout: whether dropout stays on in it. Off by default: keys without noise are better targets, and the
-            forward pass may then use kernels that know no dropout. On is how MoCo treats its key encoder.
     """
 
-    def __init__(self, encoder: nn.Module, momentum: float = 0.999, *, dropout: bool = False) -> None:
+    def __init__(self, encoder: nn.Module, momentum: float = 0.999) -> None:
         super().__init__()
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1, got {momentum}")
         self.momentum = momentum
-        self.dropout = dropout
-        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
-        self.train(self.training)
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False).eval()
 
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -53,11 +50,11 @@ class MomentumEncoder(nn.Module):
             slow_buffer.copy_(buffer)
 
     def train(self, mode: bool = True) -> "MomentumEncoder":
-        """Set the mode; the copy itself leaves eval mode only where `dropout` is on."""
+        """Set the mode; the copy itself stays in eval mode."""
         super().train(mode)
-        self.encoder.train(mode and self.dropout)
+        self.encoder.eval()
         return self
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
-        return f"momentum={self.momentum}, dropout={self.dropout}"
+        return f"momentum={self.momentum}"

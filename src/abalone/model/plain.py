@@ -45,7 +45,8 @@ def save_encoder(predictor: "Predictor", place: Path) -> None:
 def sequence_classifier(predictor: "Predictor") -> PreTrainedModel:
     """`AutoModelForSequenceClassification` with our encoder, sharing its weights, and our linear layer.
 
-    Its sigmoids are the calibrated probabilities of the neural classifier alone.
+    Its sigmoids are what the neural classifier alone says, at the model's temperatures. Without experts these are the
+    model's probabilities; where experts are mixed in, the temperatures were fitted to the mixture and not to these.
     """
     encoder = predictor.encoder.model
     config = copy.deepcopy(encoder.config)

@@ -93,6 +93,11 @@ class Predictor:
         """[n, L]; `embeddings` of the texts are not computed again where they are given."""
         return self.scores(texts, embeddings)[EVERY, EVERY]
 
+    def probabilities_and_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """[n, L] and [n, h], each text read once."""
+        embeddings = self.embed(texts)
+        return self.probabilities(texts, embeddings), embeddings
+
     def scores(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> Scores:
         """The same, computed block by block where texts and labels are many."""
         if not len(texts):

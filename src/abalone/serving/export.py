@@ -75,8 +75,8 @@ def _refuse(predictor: Predictor, output: Path) -> None:
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    if len(predictor.head.weight) > 1 and predictor.config.max_chunks > 1:
-        raise ValueError("a head of several layers over texts in several chunks cannot be exported: train it again")
+    if len(predictor.head.weight) > 1:  # as in folders of before, whose decision fits their averaged probabilities
+        raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
 def _experts_as_text(predictor: Predictor) -> dict[str, str]:

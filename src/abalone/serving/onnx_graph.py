@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Network(nn.Module):
         self.encoder = copy.deepcopy(predictor.encoder.model).cpu().float()
         self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
         self.pooling = predictor.encoder.pooling
-        self.head = _Head(predictor)
+        self.head = _linear(predictor.head)
         self.eval()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,24 +44,11 @@ class Network(nn.Module):
         return self.head(embeddings), embeddings
 
 
-class _Head(nn.Module):
-    """`LinearHead` as a module."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList()
-        for weight, bias in zip(predictor.head.weight, predictor.head.bias, strict=True):
-            layer = nn.Linear(weight.shape[1], weight.shape[0])
-            layer.load_state_dict({"weight": weight, "bias": bias})
-            self.layers.append(layer)
-
-    def forward(self, embeddings: Tensor) -> Tensor:
-        """[B, h] → [B, L]; of several layers the log-odds of the mean probability."""
-        each = torch.stack([layer(embeddings) for layer in self.layers])  # [m, B, L]
-        if len(self.layers) == 1:
-            return each[0]
-        # −softplus(−x) is log σ(x) that does not round to −∞; ONNX has no logarithm of the sigmoid.
-        return (-nn.functional.softplus(-each)).logsumexp(0) - (-nn.functional.softplus(each)).logsumexp(0)
+def _linear(head: LinearHead) -> nn.Linear:
+    """Its only layer as a module."""
+    layer = nn.Linear(head.weight.shape[2], head.num_labels)
+    layer.load_state_dict({"weight": head.weight[0], "bias": head.bias[0]})
+    return layer
 
 
 def graph_of(network: Network) -> "ModelProto":

@@ -148,16 +148,20 @@ class OnnxModel:
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """[n, L]."""
+        return self.probabilities_and_embeddings(texts)[0]
+
+    def probabilities_and_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """[n, L] and [n, h], each text read once."""
         if not len(texts):
-            return np.empty((0, len(self.label_names)))
+            return np.empty((0, len(self.label_names))), self.embed(texts)
         logits, embeddings = self._outputs(texts)
         experts = {} if self.lexical is None else {"lexical": self.lexical.scores(texts)}
         if self.neighbours is not None:
             experts["neighbours"] = self.neighbours.logits(embeddings)
-        return self.decision.probabilities(logits, experts)
+        return self.decision.probabilities(logits, experts), embeddings
 
     def scores(self, texts: Sequence[str]) -> Scores:
-        """The same, computed block by block where texts and labels are many."""
+        """The probabilities, computed block by block where texts and labels are many."""
         shape = len(texts), len(self.label_names)
         return held(Computed(shape, lambda rows, columns: self.probabilities(_some(texts, rows))[:, columns]))
 

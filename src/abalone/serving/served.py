@@ -24,12 +24,12 @@ class Classifier(Protocol):
         """Chooses labels from probabilities."""
         ...
 
-    def probabilities(self, texts: Sequence[str], /) -> np.ndarray:
-        """[n, L]."""
+    def probabilities_and_embeddings(self, texts: Sequence[str], /) -> tuple[np.ndarray, np.ndarray]:
+        """[n, L] and [n, h], each text read once."""
         ...
 
     def scores(self, texts: Sequence[str], /) -> Scores:
-        """The same, computed block by block where texts and labels are many."""
+        """The probabilities, computed block by block where texts and labels are many."""
         ...
 
     def embed(self, texts: Sequence[str], /) -> np.ndarray:
@@ -72,15 +72,15 @@ class Served:
 
     def answer(self, queries: Sequence[Query]) -> list[Answer]:
         """One answer a query, in order."""
-        probabilities = self.classifier.probabilities([query.text for query in queries])  # [n, L]
+        texts = [query.text for query in queries]
+        probabilities, embeddings = self.classifier.probabilities_and_embeddings(texts)  # [n, L], [n, h]
         given = self.classifier.decision.labels(probabilities)  # [n, L]
-        near = self._nearest(queries)
+        near = self._nearest(queries, embeddings)
         return [Answer(probabilities[row], given[row], near.get(row)) for row in range(len(queries))]
 
-    def _nearest(self, queries: Sequence[Query]) -> dict[int, list[Document]]:
+    def _nearest(self, queries: Sequence[Query], embeddings: np.ndarray) -> dict[int, list[Document]]:
         asking = [row for row, query in enumerate(queries) if query.evidence]
         if self.evidence is None or not asking:
             return {}
-        embeddings = self.classifier.embed([queries[row].text for row in asking])
-        found = self.evidence.nearest(embeddings, max(queries[row].evidence for row in asking))
+        found = self.evidence.nearest(embeddings[asking], max(queries[row].evidence for row in asking))
         return {row: near[: queries[row].evidence] for row, near in zip(asking, found, strict=True)}
