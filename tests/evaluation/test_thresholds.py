@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
 from abalone.evaluation.metrics import evaluate
-from abalone.evaluation.thresholds import NEVER, SHRINKAGE, Thresholds, fit_thresholds
+from abalone.evaluation.thresholds import LEAST, NEVER, SHRINKAGE, Thresholds, fit_thresholds
 
 
 def micro(truth, predictions):
@@ -141,6 +141,17 @@ def test_no_promise_gives_a_label_to_every_document(value):
     truth = np.zeros((50, 2), dtype=int)
     truth[45:, 0] = 1
     assert fit_thresholds(probabilities, truth, calibrated=True).apply(probabilities)[:, 1].sum() == 0
+
+
+def test_a_label_that_is_nowhere_probable_is_given_to_nobody():
+    """As one with a single training document and none in validation: a little less improbable is not probable."""
+    rng = np.random.default_rng(0)
+    probabilities = np.stack([np.linspace(0, 1, 50), 0.02 * rng.random(50)], axis=1)
+    truth = np.zeros((50, 2), dtype=int)
+    truth[45:, 0] = 1
+    cut = fit_thresholds(probabilities, truth, calibrated=True)
+    assert cut.values[1] == pytest.approx(LEAST)
+    assert cut.apply(probabilities)[:, 0].any()
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
