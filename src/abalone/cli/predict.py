@@ -164,12 +164,16 @@ def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:
 
     Bytes that are not UTF-8 become replacement characters, so that a stream goes on.
     """
-    pending, begun = b"", False
+    pieces, begun = list[bytes](), False  # of a line that has no end yet; joined once, however long it becomes
     while chunk := os.read(descriptor, 1 << 16):
         if not begun:
             chunk, begun = chunk.removeprefix(codecs.BOM_UTF8), True
-        *lines, pending = (pending + chunk).split(b"\n")
-        for start in range(0, len(lines), BLOCK):
-            yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines[start : start + BLOCK]]
-    if pending:
+        end, *more = chunk.split(b"\n")
+        pieces.append(end)
+        if more:
+            lines = [b"".join(pieces), *more[:-1]]
+            pieces = more[-1:]
+            for start in range(0, len(lines), BLOCK):
+                yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines[start : start + BLOCK]]
+    if pending := b"".join(pieces):
         yield [pending.decode("utf-8", "replace").rstrip("\r")]
