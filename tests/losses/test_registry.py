@@ -37,3 +37,20 @@ def test_settings_reach_the_loss_that_has_them():
     assert isinstance(make_loss("base"), BaseLoss)
     assert isinstance(joint.contrastive, MSCLoss)
     assert isinstance(make_loss("msc+bce").pointwise, BCELoss)
+
+
+@pytest.mark.parametrize("weight", ["1e", "--", "1.2.3", "ten"])
+def test_a_weight_that_is_no_number_is_named(weight):
+    with pytest.raises(
+        ValueError, match=f"the weight '{weight}' in 'msc \\+ {weight}\\*bce' is no number; write it as in"
+    ):
+        loss_spec(f"msc + {weight}*bce")
+
+
+def test_weights_in_any_notation():
+    assert [loss_spec(f"msc+{weight}*bce").pointwise_weight for weight in ("2", ".5", "1e-1", "1e+1")] == [
+        2,
+        0.5,
+        0.1,
+        10,
+    ]
