@@ -1,11 +1,22 @@
 import pytest
 
-from abalone.losses import LOSSES, BaseLoss, BCELoss, JointLoss, MSCLoss, loss_spec, make_loss
-
-
-def test_the_names_of_the_design_are_there():
-    names = "msc base bqueue bqproto supcon jscl con mulcon bce focal asymmetric mulsupcon zlpr"
-    assert set(names.split()) == set(LOSSES)
+from abalone.losses import (
+    LOSSES,
+    AsymmetricLoss,
+    BaseLoss,
+    BCELoss,
+    ConLoss,
+    FocalLoss,
+    JointLoss,
+    JSCLLoss,
+    MSCLoss,
+    MulConLoss,
+    MulSupConLoss,
+    SupConLoss,
+    ZLPRLoss,
+    loss_spec,
+    make_loss,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,9 +35,32 @@ def test_needs(name, queue, prototypes, momentum):
     assert (spec.queue, spec.prototypes, spec.momentum_encoder) == (queue, prototypes, momentum)
 
 
-@pytest.mark.parametrize("name", [*LOSSES, "msc+bce", "mulcon+zlpr"])
-def test_every_name_makes_a_loss(name):
-    assert type(make_loss(name)) is (JointLoss if "+" in name else loss_spec(name).classes[0])
+MADE = {
+    "msc": MSCLoss,
+    "base": BaseLoss,
+    "bqueue": BaseLoss,
+    "bqproto": BaseLoss,
+    "supcon": SupConLoss,
+    "jscl": JSCLLoss,
+    "con": ConLoss,
+    "mulcon": MulConLoss,
+    "mulsupcon": MulSupConLoss,
+    "bce": BCELoss,
+    "focal": FocalLoss,
+    "asymmetric": AsymmetricLoss,
+    "zlpr": ZLPRLoss,
+}
+
+
+def test_every_name_makes_its_loss():
+    assert {name: type(make_loss(name)) for name in LOSSES} == MADE
+
+
+@pytest.mark.parametrize("name", ["msc+bce", "mulcon+zlpr", "base+asymmetric"])
+def test_a_sum_is_made_of_the_losses_it_names(name):
+    loss = make_loss(name)
+    assert isinstance(loss, JointLoss)
+    assert [type(loss.contrastive), type(loss.pointwise)] == [MADE[part] for part in name.split("+")]
 
 
 def test_settings_reach_the_loss_that_has_them():
