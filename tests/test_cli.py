@@ -120,6 +120,12 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
             DataError("bad label", path="a.csv", line=3, hint="Give text_column='body'."),
             "error: a.csv:3: bad label\n  Give --text-column 'body'.\n",
         ),
+        (
+            DataError("bad (text_column=): text_column='b', path= or skip_bad_rows=True.", path="text_column=1/seed=1"),
+            "error: text_column=1/seed=1: bad (--text-column): --text-column 'b', --path or --skip-bad-rows.\n",
+        ),
+        (FileNotFoundError(2, "Gone", "h/path=1/a.csv"), "error: h/path=1/a.csv: Gone\n"),
+        (FileNotFoundError(2, "Gone", "path=1.csv"), "error: path=1.csv: Gone\n"),
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
         (ImportError("pip install 'abalone-mltc[data]'"), "error: pip install 'abalone-mltc[data]'\n"),

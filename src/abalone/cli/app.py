@@ -28,6 +28,9 @@ PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
+    r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
+)
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 
 
@@ -150,12 +153,15 @@ def _message(error: BaseException) -> str:
 
 def _in_options(message: str, command: Any) -> str:
     """The message with the arguments of our functions, `text_column=`, spelled as options, `--text-column`."""
-    for parameter in command.params if command else ():
-        name, option = parameter.name, parameter.opts[0]
-        if option.startswith("--"):
-            message = re.sub(rf"\b{name}=(?=['\"\[\d])", f"{option} ", message)
-            message = re.sub(rf"\b{name}=(True\b)?", option, message)
-    return message
+    names = {parameter.name: parameter.opts[0] for parameter in (command.params if command else ())}
+
+    def spelled(argument: re.Match[str]) -> str:
+        option = names.get(argument["name"], "")
+        if not option.startswith("--"):
+            return argument[0]
+        return f"{option} " if argument["value"] is not None else option
+
+    return ARGUMENT.sub(spelled, message)
 
 
 def _replace_unprintable() -> None:
