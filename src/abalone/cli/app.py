@@ -13,8 +13,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dis import opname
 from pathlib import Path
-from traceback import extract_tb
+from types import TracebackType
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -97,9 +98,18 @@ def is_mistake(error: Exception) -> bool:
         return True
     if not isinstance(error, ValueError):
         return False
-    # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.
-    last = extract_tb(error.__traceback__)[-1]
-    return (last.line or "").startswith("raise ") and Path(last.filename).is_relative_to(PACKAGE)
+    return _raised_by_us(error.__traceback__)
+
+
+def _raised_by_us(traceback: TracebackType | None) -> bool:
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return False
+    code = traceback.tb_frame.f_code
+    # Only the instruction tells our `raise` from a function in C, say `float`, that stands on a line of ours.
+    instruction = opname[code.co_code[traceback.tb_lasti]]
+    return instruction == "RAISE_VARARGS" and Path(code.co_filename).is_relative_to(PACKAGE)
 
 
 def _is_want_of_memory(error: Exception) -> bool:
