@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, read_and_tell
+from abalone.cli.corpus import DataPath, read_and_tell, split_seed
 
 if TYPE_CHECKING:
     from abalone.serving.served import Classifier, Served
@@ -75,8 +75,9 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     if evidence is not None:
         from abalone.serving.evidence import Evidence
 
-        corpus = read_and_tell(evidence, path=path)
-        if story and _origin(corpus.provenance) != _origin(story.get("provenance", {})):
+        trained_on = story.get("provenance", {})
+        corpus = read_and_tell(evidence, split_seed(trained_on), path=path)
+        if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
         documents = Evidence.of(corpus, classifier.embed, model)
     frequencies = story.get("statistics", {}).get("frequencies")
