@@ -122,6 +122,13 @@ def test_an_onnx_file_is_served_without_torch():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_an_onnx_file_is_not_served_by_another_device(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"")
+    done = CliRunner().invoke(app, ["serve", str(tmp_path / "model.onnx"), "--port", "0", "--device", "cuda"])
+    assert done.exit_code == 2
+    assert "error: an ONNX file runs on the processor, not on --device 'cuda'" in done.stderr
+
+
 def test_answers_do_not_wait_for_the_client_to_acknowledge_them():
     """On a connection that stays open, an answer in two parts would take 40 ms; the socket must send at once."""
     with bind("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
