@@ -46,6 +46,9 @@ def test_what_is_given_is_not_changed():
     given = csr_array((np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     corpus_of(["a", "b"], given, (["v"], given[:1]))
     assert given.data.tolist() == [1.0, 0.0, 1.0]
+    unsorted = csr_array((np.ones(2), np.array([1, 0]), np.array([0, 2, 2])), shape=(2, 2))
+    corpus_of(["a", "b"], unsorted)
+    assert unsorted.indices.tolist() == [1, 0]
     labels = [["b", "a", "a"], ["a"]]
     corpus_of(["a", "b"], labels)
     assert labels == [["b", "a", "a"], ["a"]]
@@ -108,6 +111,12 @@ def test_labels_that_are_no_lists_of_names(row):
     [
         (MATRIX[:2], ["a", "b"], ValueError, "the label matrix has 3 columns for 2 label names"),
         (MATRIX[:2] * 2, None, ValueError, "must hold 0 and 1 only, found 2"),
+        (
+            csr_array(([1, 1, 1], [0, 0, 1], [0, 2, 3]), shape=(2, 2)),
+            None,
+            ValueError,
+            "must hold 0 and 1 only, found 2",
+        ),
         (np.array([[np.nan, 1], [0, 1]]), None, ValueError, "must hold 0 and 1 only, found nan"),
         (MATRIX[:3], None, ValueError, "2 texts but 3 rows of labels"),
         ([["a"]], None, ValueError, "2 texts but 1 rows of labels"),

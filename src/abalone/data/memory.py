@@ -120,9 +120,10 @@ def _check_lists(labels: Labels) -> None:
 def _matrix(labels: Labels, names: Sequence[str]) -> csr_array:
     if not is_matrix(labels):
         return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
-    matrix = csr_array(labels)
+    matrix = csr_array(labels, copy=True)
     if matrix.shape[1] != len(names):
         raise ValueError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
+    matrix.sum_duplicates()  # or twice the same 1 would pass for a 1, and count as 2
     wrong = ~np.isin(matrix.data, (0, 1))
     if wrong.any():
         raise ValueError(f"a label matrix must hold 0 and 1 only, found {matrix.data[wrong][0]}")
