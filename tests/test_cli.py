@@ -1,11 +1,14 @@
 import json
+import linecache
 import os
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from abalone import __version__
 from abalone.cli import app
+from abalone.cli.app import PACKAGE
 from abalone.config import Config
 from abalone.data.corpus import gini
 from abalone.data.errors import DataError
@@ -120,6 +124,12 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
             DataError("bad label", path="a.csv", line=3, hint="Give text_column='body'."),
             "error: a.csv:3: bad label\n  Give --text-column 'body'.\n",
         ),
+        (
+            DataError("bad (text_column=): text_column='b', path= or skip_bad_rows=True.", path="text_column=1/seed=1"),
+            "error: text_column=1/seed=1: bad (--text-column): --text-column 'b', --path or --skip-bad-rows.\n",
+        ),
+        (FileNotFoundError(2, "Gone", "h/path=1/a.csv"), "error: h/path=1/a.csv: Gone\n"),
+        (FileNotFoundError(2, "Gone", "path=1.csv"), "error: path=1.csv: Gone\n"),
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
         (ImportError("pip install 'abalone-mltc[data]'"), "error: pip install 'abalone-mltc[data]'\n"),
@@ -172,6 +182,26 @@ def test_a_setting_that_our_code_refuses_is_a_mistake(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_value_error_of_another_library_is_a_bug(bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abalone.data.load.load_corpus", bug)
+    assert isinstance(run("stats", "anything").exception, ValueError)
+
+
+def of_ours(statement: str, *, source: bool) -> Callable[..., None]:
+    """A function of the package that comes with its source, or without as where only bytecode is installed."""
+    name = str(PACKAGE / f"made_up_{source}.py")
+    lines = ["def load_corpus(*_, **__):\n", f"    {statement}\n"]
+    if source:
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+    made: dict[str, Any] = {}
+    exec(compile("".join(lines), name, "exec"), made)
+    return made["load_corpus"]
+
+
+@pytest.mark.parametrize("source", [True, False])
+def test_our_raise_is_told_from_a_conversion_on_the_same_line(source: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abalone.data.load.load_corpus", of_ours("raise ValueError('too many')", source=source))
+    assert run("stats", "anything").stderr == "error: too many\n"
+    bug = of_ours("raise ValueError('too many: ' + str(int('x')))", source=source)
     monkeypatch.setattr("abalone.data.load.load_corpus", bug)
     assert isinstance(run("stats", "anything").exception, ValueError)
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tiny
-from abalone import AbaloneClassifier
+from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
 
 NAMES = ["[a] topic", "b", "c", "d", "e_" + "and_other_long_names_" * 4]
@@ -126,6 +126,18 @@ def test_the_file_it_was_trained_on_is_split_as_it_was_then(tmp_path, monkeypatc
     assert "note: No split was given: one was made by iterative stratification, 80/10/10." in result.stderr
     assert re.search(r"papers, (1|2)\d documents", result.stdout)  # the tenth that was held out
     assert "papers, 200 documents" in run(folder, file, "--split", "all").stdout
+
+
+def test_the_corpus_of_another_seed_is_split_as_it_was_then(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS, lists(LABELS), [None] * 200)
+    corpus = load_corpus(tmp_path / "papers.jsonl", seed=7)
+    settings = {"encoder": tiny.save_encoder(tmp_path / "encoder"), "max_length": 20, "epochs": 0, "device": "cpu"}
+    classifier = AbaloneClassifier(**settings, lexical=False).fit_corpus(corpus)
+    classifier.save_pretrained(tmp_path / "model")
+    scores = scores_of(run(tmp_path / "model", tmp_path / "papers.jsonl", "--json"))
+    assert scores.pop("labels")
+    assert scores == classifier.evaluate(corpus.test.texts, corpus.test.labels)
 
 
 def test_a_label_that_only_the_model_was_trained_on_counts(model, tmp_path, classifier):

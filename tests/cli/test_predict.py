@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,6 +254,14 @@ def test_lines_are_given_as_soon_as_they_are_whole():
 
 def test_a_burst_of_lines_comes_in_blocks():
     assert [len(block) for block in chunks(b"x\n" * 1000)] == [BLOCK] * 3 + [1000 - 3 * BLOCK]
+
+
+def test_a_long_line_takes_time_in_proportion(tmp_path):
+    with (tmp_path / "line.txt").open("wb+") as line:
+        line.truncate(64 * 2**20)
+        begun = time.monotonic()
+        assert [len(text) for block in lines_as_they_come(line.fileno()) for text in block] == [64 * 2**20]
+    assert time.monotonic() - begun < 10  # 25 s where every piece copies all that came before it
 
 
 def test_half_precision_by_name_is_near(model, tmp_path):

@@ -22,6 +22,32 @@ def test_lists_and_matrices_make_the_same_corpus():
             np.testing.assert_array_equal(one.labels.toarray(), other.labels.toarray())
 
 
+def test_tables_bring_the_names_of_their_columns():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(MATRIX, columns=["a", "b", "c"])
+    of_lists = corpus_of(TEXTS, LISTS, (["v"], [["c"]]))
+    for given in (table, table.astype(bool), table.astype("Int64"), table.set_index(table.index[::-1])):
+        corpus = corpus_of(TEXTS, given, (["v"], table[["c", "b", "a"]][:1]))
+        assert corpus.label_names == of_lists.label_names
+        np.testing.assert_array_equal(corpus.train.labels.toarray(), of_lists.train.labels.toarray())
+        np.testing.assert_array_equal(corpus.validation.labels.toarray(), of_lists.validation.labels.toarray())
+    assert corpus_of(TEXTS, table[["c", "b", "a"]]).label_names == ("c", "b", "a")
+    assert corpus_of(TEXTS, table, label_names=["b", "c", "a"]).label_names == ("b", "c", "a")
+    with pytest.warns(UserWarning, match="no training document carries b: left out"):
+        assert known_labels(table[1:3], ["c", "a"]).toarray().tolist() == [[0, 1], [1, 0]]
+
+
+def test_tables_that_hold_no_labels():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match=r"in one column a label, here labels .* lists of names, give the column"):
+        corpus_of(TEXTS, pandas.DataFrame({"labels": LISTS}))
+    with pytest.raises(ValueError, match="must hold 0 and 1 only, found 2"):
+        corpus_of(TEXTS, pandas.DataFrame(MATRIX * 2))
+    with pytest.raises(ValueError, match="labels that are not among label_names: c"):
+        corpus_of(TEXTS, pandas.DataFrame(MATRIX, columns=["a", "b", "c"]), label_names=["a", "b"])
+    assert corpus_of(TEXTS, pandas.DataFrame({"labels": LISTS})["labels"]).label_names == ("a", "b", "c")
+
+
 def test_a_tenth_is_set_aside_by_seed():
     corpus = corpus_of(TEXTS, LISTS, seed=1)
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (36, 4, 0)
@@ -46,6 +72,9 @@ def test_what_is_given_is_not_changed():
     given = csr_array((np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     corpus_of(["a", "b"], given, (["v"], given[:1]))
     assert given.data.tolist() == [1.0, 0.0, 1.0]
+    unsorted = csr_array((np.ones(2), np.array([1, 0]), np.array([0, 2, 2])), shape=(2, 2))
+    corpus_of(["a", "b"], unsorted)
+    assert unsorted.indices.tolist() == [1, 0]
     labels = [["b", "a", "a"], ["a"]]
     corpus_of(["a", "b"], labels)
     assert labels == [["b", "a", "a"], ["a"]]
@@ -108,6 +137,12 @@ def test_labels_that_are_no_lists_of_names(row):
     [
         (MATRIX[:2], ["a", "b"], ValueError, "the label matrix has 3 columns for 2 label names"),
         (MATRIX[:2] * 2, None, ValueError, "must hold 0 and 1 only, found 2"),
+        (
+            csr_array(([1, 1, 1], [0, 0, 1], [0, 2, 3]), shape=(2, 2)),
+            None,
+            ValueError,
+            "must hold 0 and 1 only, found 2",
+        ),
         (np.array([[np.nan, 1], [0, 1]]), None, ValueError, "must hold 0 and 1 only, found nan"),
         (MATRIX[:3], None, ValueError, "2 texts but 3 rows of labels"),
         ([["a"]], None, ValueError, "2 texts but 1 rows of labels"),

@@ -191,3 +191,5 @@ def test_an_exact_split_never_takes_a_labels_last_document():
     train, test = exact_split(labels, (0.75, 0.25), seed=0)
     assert (labels[train].sum(axis=0) > 0).all()
     assert (labels[test].sum(axis=0) > 0).all()
+    one_each = csr_array(np.eye(20, dtype=np.int32))
+    assert [len(rows) for rows in exact_split(one_each, (8, 1, 1), seed=0)] == [20, 0, 0], "sizes come second"

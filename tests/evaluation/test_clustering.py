@@ -125,7 +125,7 @@ def test_what_cannot_be_told_apart_is_refused():
         silhouette_score(embeddings, np.arange(10))
     with pytest.raises(ValueError, match="finite"):
         silhouette_score(np.full((4, 2), np.nan), np.array([0, 0, 1, 1]))
-    with pytest.raises(ValueError, match="same number of rows"):
+    with pytest.raises(ValueError, match=r"same number of rows, got 10 and 9$"):
         cluster_by_combination(embeddings, np.ones((9, 3)))
     with pytest.raises(ValueError, match="ascend"):
         cluster_by_combination(embeddings, np.ones((10, 3)), proportions=[0.5, 0.1])

@@ -8,7 +8,7 @@ from made_up import scored_documents
 from scipy.sparse import coo_array, csc_array, csr_array, random_array
 from sklearn.metrics import f1_score, hamming_loss, precision_score, recall_score
 
-from abalone.evaluation.metrics import LabelScore, bootstrap_interval, evaluate, per_label
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 
 COUNTED = {
     "micro_f1": lambda y, p: f1_score(y, p, average="micro", zero_division=0),
@@ -116,29 +116,6 @@ def test_per_label_table():
     assert per_label(truth, predictions, ["a", "b", "c"])[0].train_frequency is None
 
 
-@pytest.mark.parametrize("metric", ["macro_f1", "micro_f1", "hamming_loss", "macro_f1_tail"])
-def test_bootstrap_is_that_of_documents_drawn_one_by_one(metric, monkeypatch):
-    truth, probabilities = scored_documents(documents=50, labels=4)
-    predictions, frequencies = probabilities > 0.4, np.array([4, 3, 2, 1])
-    draws = np.random.default_rng(3).integers(50, size=(40, 50))
-    values = [evaluate(truth[draw], predictions[draw], frequencies=frequencies)[metric] for draw in draws]
-    expected = tuple(np.quantile(values, [0.05, 0.95]))
-    ours = {"metric": metric, "samples": 40, "seed": 3, "level": 0.9, "frequencies": frequencies}
-    assert bootstrap_interval(csr_array(truth), predictions, **ours) == pytest.approx(expected)
-    monkeypatch.setattr("abalone.evaluation.metrics.DRAWN_AT_ONCE", 300)  # several blocks of samples
-    assert bootstrap_interval(truth, predictions, **ours) == pytest.approx(expected)
-
-
-def test_bootstrap_interval_holds_the_value_and_narrows_with_documents():
-    widths = []
-    for documents in (200, 3200):
-        truth, probabilities = scored_documents(documents=documents, labels=5)
-        low, high = bootstrap_interval(truth, probabilities > 0.4, samples=300)
-        assert low < evaluate(truth, probabilities > 0.4)["macro_f1"] < high
-        widths.append(high - low)
-    assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)  # 1/√n
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,7 +128,7 @@ def test_bootstrap_interval_holds_the_value_and_narrows_with_documents():
     ],
 )
 def test_bad_labels_are_refused_by_name(arguments, message):
-    for refusing in (evaluate, bootstrap_interval, lambda *pair: per_label(*pair, ["a", "b"])):
+    for refusing in (evaluate, lambda *pair: per_label(*pair, ["a", "b"])):
         with pytest.raises(ValueError, match=message):
             refusing(*arguments)
 
@@ -174,10 +151,6 @@ def test_bad_options_are_refused_by_name(options, message):
         evaluate(np.ones((2, 3)), np.ones((2, 3)), **options)
 
 
-def test_bootstrap_refuses_what_it_does_not_know():
-    with pytest.raises(ValueError, match=r"metric must be one of micro_f1, .*got 'accuracy'"):
-        bootstrap_interval(np.ones((2, 3)), np.ones((2, 3)), "accuracy")
-    with pytest.raises(ValueError, match="samples must be at least 1"):
-        bootstrap_interval(np.ones((2, 3)), np.ones((2, 3)), samples=0)
+def test_a_table_needs_a_name_for_each_label():
     with pytest.raises(ValueError, match=r"label_names .* 3 labels"):
         per_label(np.ones((2, 3)), np.ones((2, 3)), ["a"])

@@ -1,11 +1,22 @@
 import pytest
 
-from abalone.losses import LOSSES, BaseLoss, BCELoss, JointLoss, MSCLoss, loss_spec, make_loss
-
-
-def test_the_names_of_the_design_are_there():
-    names = "msc base bqueue bqproto supcon jscl con mulcon bce focal asymmetric mulsupcon zlpr"
-    assert set(names.split()) == set(LOSSES)
+from abalone.losses import (
+    LOSSES,
+    AsymmetricLoss,
+    BaseLoss,
+    BCELoss,
+    ConLoss,
+    FocalLoss,
+    JointLoss,
+    JSCLLoss,
+    MSCLoss,
+    MulConLoss,
+    MulSupConLoss,
+    SupConLoss,
+    ZLPRLoss,
+    loss_spec,
+    make_loss,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,9 +35,32 @@ def test_needs(name, queue, prototypes, momentum):
     assert (spec.queue, spec.prototypes, spec.momentum_encoder) == (queue, prototypes, momentum)
 
 
-@pytest.mark.parametrize("name", [*LOSSES, "msc+bce", "mulcon+zlpr"])
-def test_every_name_makes_a_loss(name):
-    assert type(make_loss(name)) is (JointLoss if "+" in name else loss_spec(name).classes[0])
+MADE = {
+    "msc": MSCLoss,
+    "base": BaseLoss,
+    "bqueue": BaseLoss,
+    "bqproto": BaseLoss,
+    "supcon": SupConLoss,
+    "jscl": JSCLLoss,
+    "con": ConLoss,
+    "mulcon": MulConLoss,
+    "mulsupcon": MulSupConLoss,
+    "bce": BCELoss,
+    "focal": FocalLoss,
+    "asymmetric": AsymmetricLoss,
+    "zlpr": ZLPRLoss,
+}
+
+
+def test_every_name_makes_its_loss():
+    assert {name: type(make_loss(name)) for name in LOSSES} == MADE
+
+
+@pytest.mark.parametrize("name", ["msc+bce", "mulcon+zlpr", "base+asymmetric"])
+def test_a_sum_is_made_of_the_losses_it_names(name):
+    loss = make_loss(name)
+    assert isinstance(loss, JointLoss)
+    assert [type(loss.contrastive), type(loss.pointwise)] == [MADE[part] for part in name.split("+")]
 
 
 def test_settings_reach_the_loss_that_has_them():
@@ -37,3 +71,20 @@ def test_settings_reach_the_loss_that_has_them():
     assert isinstance(make_loss("base"), BaseLoss)
     assert isinstance(joint.contrastive, MSCLoss)
     assert isinstance(make_loss("msc+bce").pointwise, BCELoss)
+
+
+@pytest.mark.parametrize("weight", ["1e", "--", "1.2.3", "ten"])
+def test_a_weight_that_is_no_number_is_named(weight):
+    with pytest.raises(
+        ValueError, match=f"the weight '{weight}' in 'msc \\+ {weight}\\*bce' is no number; write it as in"
+    ):
+        loss_spec(f"msc + {weight}*bce")
+
+
+def test_weights_in_any_notation():
+    assert [loss_spec(f"msc+{weight}*bce").pointwise_weight for weight in ("2", ".5", "1e-1", "1e+1")] == [
+        2,
+        0.5,
+        0.1,
+        10,
+    ]

@@ -1,10 +1,10 @@
-"""Intervals agree with the library's, and differences are taken draw by draw."""
+"""Draws are those of documents drawn one by one, and differences are taken draw by draw."""
 
 import numpy as np
 import pytest
 import reported
 
-from abalone.evaluation.metrics import bootstrap_interval, evaluate
+from abalone.evaluation.metrics import evaluate
 from abalone.report.bootstrap import draw_scores
 
 
@@ -13,26 +13,39 @@ def pair():
     return reported.run(seed=1), reported.run(seed=2)
 
 
-def test_scores_and_intervals_are_those_of_the_library(pair):
+@pytest.mark.parametrize("held", [2**22, 300])
+def test_draws_are_those_of_documents_drawn_one_by_one(held, pair, monkeypatch):
+    """All at once, or several blocks of them."""
+    monkeypatch.setattr("abalone.report.bootstrap.DRAWN_AT_ONCE", held)
     run = pair[0]
-    drawn = draw_scores(run.scored.truth, run.scored.predictions, run.thirds, samples=200, seed=3)
-    expected = evaluate(run.scored.truth, run.scored.predictions, frequencies=run.frequencies)
+    truth, predictions = run.scored.truth.toarray(), run.scored.predictions
+    drawn = draw_scores(run.scored.truth, predictions, run.thirds, samples=40, seed=3)
+    expected = evaluate(truth, predictions, frequencies=run.frequencies)
     assert set(drawn.scores) == {"micro_f1", "macro_f1", "macro_f1_head", "macro_f1_medium", "macro_f1_tail"}
+    assert drawn.scores == pytest.approx({name: expected[name] for name in drawn.scores}, abs=1e-12)
+    rows = np.random.default_rng(3).integers(len(truth), size=(40, len(truth)))
+    each = [evaluate(truth[draw], predictions[draw], frequencies=run.frequencies) for draw in rows]
     for name, interval in drawn.intervals().items():
-        assert interval.value == pytest.approx(expected[name], abs=1e-12)
-        low, high = bootstrap_interval(
-            run.scored.truth, run.scored.predictions, name, samples=200, seed=3, frequencies=run.frequencies
-        )
-        assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-12)
+        values = [scores[name] for scores in each]
+        np.testing.assert_allclose(drawn.draws[name], values, atol=1e-12)
+        assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(values, [0.025, 0.975])))
 
 
-def test_all_draws_are_made_however_few_are_held_at_once(pair, monkeypatch):
+def test_an_interval_holds_the_value_and_narrows_with_documents():
+    widths = []
+    for documents in (200, 3200):
+        run = reported.run(documents=documents)
+        drawn = draw_scores(run.scored.truth, run.scored.predictions, run.thirds, samples=300)
+        interval = drawn.intervals()["macro_f1"]
+        assert interval.low < interval.value < interval.high
+        widths.append(interval.high - interval.low)
+    assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)  # 1/√n
+
+
+def test_predictions_of_other_documents_are_refused(pair):
     run = pair[0]
-    whole = draw_scores(run.scored.truth, run.scored.predictions, run.thirds, samples=50)
-    monkeypatch.setattr("abalone.report.bootstrap.DRAWN_AT_ONCE", 60 * 7)
-    parts = draw_scores(run.scored.truth, run.scored.predictions, run.thirds, samples=50)
-    assert all(len(drawn) == 50 for drawn in parts.draws.values())
-    assert parts.scores == whole.scores
+    with pytest.raises(ValueError, match="truth and predictions"):
+        draw_scores(run.scored.truth, run.scored.predictions[1:], run.thirds)
 
 
 def test_a_difference_is_taken_on_the_same_draws(pair):

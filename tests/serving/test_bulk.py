@@ -115,6 +115,22 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path):
     assert not list(folder.glob(".*"))
 
 
+def test_two_runs_at_once_do_not_break_each_other(tmp_path):
+    """The second begins, and ends, while the first is in the middle of a part."""
+    folder, second = tmp_path / "answers", Counting()
+
+    class Overtaken(Counting):
+        def scores(self, texts):
+            if len(self.asked) == 10:
+                assert predict_in_parts(second, TEXTS, folder, part_size=10, resume=True) == 25
+            return super().scores(texts)
+
+    predict_in_parts(Counting(), TEXTS, tmp_path / "alone", part_size=10)
+    assert predict_in_parts(Overtaken(), TEXTS, folder, part_size=10) == 25
+    assert second.asked == TEXTS[10:]
+    assert contents(folder) == contents(tmp_path / "alone")
+
+
 def test_resume_begins_where_there_is_nothing(tmp_path):
     assert predict_in_parts(Counting(), TEXTS, tmp_path / "answers", resume=True) == 25
 

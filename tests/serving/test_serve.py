@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 import tiny
 from abalone.classifier import AbaloneClassifier
 from abalone.cli import app
+from abalone.cli.serve import read_model
+from abalone.data.load import load_corpus
 from abalone.data.memory import label_lists
 from abalone.serving.server import bind, own_hosts
 
@@ -120,9 +122,30 @@ def test_an_onnx_file_is_served_without_torch():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_an_onnx_file_is_not_served_by_another_device(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"")
+    done = CliRunner().invoke(app, ["serve", str(tmp_path / "model.onnx"), "--port", "0", "--device", "cuda"])
+    assert done.exit_code == 2
+    assert "error: an ONNX file runs on the processor, not on --device 'cuda'" in done.stderr
+
+
 def test_answers_do_not_wait_for_the_client_to_acknowledge_them():
     """On a connection that stays open, an answer in two parts would take 40 ms; the socket must send at once."""
     with bind("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+def test_evidence_is_what_the_model_was_trained_on(tmp_path, monkeypatch):
+    """The training part of data that were split with another seed than the usual one."""
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    texts, matrix = tiny.corpus(60)
+    tiny.write_jsonl(tmp_path / "data.jsonl", texts, label_lists(matrix, NAMES), [None] * 60)
+    corpus = load_corpus(tmp_path / "data.jsonl", seed=7)
+    encoder = tiny.save_encoder(tmp_path / "encoder")
+    model = AbaloneClassifier(encoder=encoder, epochs=0, lexical=False, max_length=32, device="cpu").fit_corpus(corpus)
+    model.save_pretrained(tmp_path / "model")
+    evidence = read_model(tmp_path / "model", str(tmp_path / "data.jsonl"), None, "cpu").evidence
+    (near,) = evidence.nearest(model.encode(texts[:1]), len(evidence))
+    assert {document.text for document in near} == set(corpus.train.texts)

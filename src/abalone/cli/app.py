@@ -13,8 +13,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dis import opname
 from pathlib import Path
-from traceback import extract_tb
+from types import TracebackType
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -28,6 +29,9 @@ PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
+    r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
+)
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 
 
@@ -94,9 +98,18 @@ def is_mistake(error: Exception) -> bool:
         return True
     if not isinstance(error, ValueError):
         return False
-    # Only the source line tells our `raise` from a function in C, say of numpy, that our line has called.
-    last = extract_tb(error.__traceback__)[-1]
-    return (last.line or "").startswith("raise ") and Path(last.filename).is_relative_to(PACKAGE)
+    return _raised_by_us(error.__traceback__)
+
+
+def _raised_by_us(traceback: TracebackType | None) -> bool:
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return False
+    code = traceback.tb_frame.f_code
+    # Only the instruction tells our `raise` from a function in C, say `float`, that stands on a line of ours.
+    instruction = opname[code.co_code[traceback.tb_lasti]]
+    return instruction == "RAISE_VARARGS" and Path(code.co_filename).is_relative_to(PACKAGE)
 
 
 def _is_want_of_memory(error: Exception) -> bool:
@@ -150,12 +163,15 @@ def _message(error: BaseException) -> str:
 
 def _in_options(message: str, command: Any) -> str:
     """The message with the arguments of our functions, `text_column=`, spelled as options, `--text-column`."""
-    for parameter in command.params if command else ():
-        name, option = parameter.name, parameter.opts[0]
-        if option.startswith("--"):
-            message = re.sub(rf"\b{name}=(?=['\"\[\d])", f"{option} ", message)
-            message = re.sub(rf"\b{name}=(True\b)?", option, message)
-    return message
+    names = {parameter.name: parameter.opts[0] for parameter in (command.params if command else ())}
+
+    def spelled(argument: re.Match[str]) -> str:
+        option = names.get(argument["name"], "")
+        if not option.startswith("--"):
+            return argument[0]
+        return f"{option} " if argument["value"] is not None else option
+
+    return ARGUMENT.sub(spelled, message)
 
 
 def _replace_unprintable() -> None:

@@ -2,7 +2,8 @@
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -38,6 +39,7 @@ SkipBadRows = Annotated[
 
 def read_corpus(
     data: str,
+    seed: int = 0,
     *,
     path: DataPath = None,
     text_column: TextColumn = None,
@@ -48,8 +50,8 @@ def read_corpus(
 ) -> "Corpus":
     """The corpus that a person means by these options.
 
-    Splits that have to be made are made with the same seed by every command, so that `evaluate` never meets a
-    document that `train` was given.
+    `seed` is that of the splits that have to be made. `train` leaves it at 0; whoever looks at a model afterwards
+    gives the one that the model was trained with (`split_seed`), since a corpus of the library may have any.
     """
     from abalone.data.load import load_corpus
 
@@ -60,6 +62,7 @@ def read_corpus(
         label_column=one_or_several(label_column),
         split_column=split_column,
         label_separator=label_separator,
+        seed=seed,
         skip_bad_rows=skip_bad_rows,
     )
 
@@ -85,13 +88,34 @@ def one_or_several(columns: list[str] | None) -> str | list[str] | None:
     return columns[0] if columns and len(columns) == 1 else columns or None
 
 
-def read_and_tell(data: str, **options: Any) -> "Corpus":
+def split_seed(provenance: Mapping[str, Any]) -> int:
+    """The seed that the splits of a model's data were made with, or that of `read_corpus` where they were given."""
+    split = provenance.get("split")
+    seed = split.get("seed") if isinstance(split, dict) else None
+    return seed if isinstance(seed, int) else 0
+
+
+def read_and_tell(data: str, seed: int = 0, **options: Any) -> "Corpus":
     """`read_corpus`, with what a person should know of the corpus told once on stderr."""
-    with warnings.catch_warnings(record=True) as given:
-        corpus = read_corpus(data, **options)
-    for warning in given:
-        if str(warning.message) not in corpus.notes:
-            warnings.warn(warning.message, stacklevel=2)
-    for note in corpus.notes:
-        typer.echo(f"note: {printable(note)}", err=True)
+    with unrepeated() as notes:
+        corpus = read_corpus(data, seed, **options)
+        notes += corpus.notes
+    tell(corpus.notes)
     return corpus
+
+
+@contextmanager
+def unrepeated() -> Iterator[list[str]]:
+    """Hold warnings back until the notes are known that are put into this list, and give those that say more."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as given:
+        yield notes
+    for warning in given:
+        if str(warning.message) not in notes:
+            warnings.warn(warning.message, stacklevel=3)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say on stderr what a person should know."""
+    for note in notes:
+        typer.echo(f"note: {printable(note)}", err=True)

@@ -18,7 +18,8 @@ def export(
 ) -> None:
     """Write a model as one ONNX file, checked against the model first; `abalone predict FILE` runs it.
 
-    The file holds the network, the tokenizer, the tf-idf expert, the label names and how probabilities become labels.
+    The file holds the network, the tokenizer, the experts that have a weight (tf-idf, neighbours), the label names and
+    how probabilities become labels. Neighbours are embeddings and labels of all training documents, without the texts.
     """
     from abalone.model.folder import load
     from abalone.serving.export import export as write

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
+from abalone.cli.models import open_model
 from abalone.config import Precision
 from abalone.launch import launched
 
@@ -60,7 +61,7 @@ def predict(
             "several processes were launched, which predict together from a model folder and a file of texts to a "
             "folder of answers: give MODEL, FILE and --output"
         )
-    predictor = open_onnx(model, device, precision) if model.is_file() else open_folder(model, device, precision)
+    predictor = open_model(model, device, precision)
     wanted = Wanted(probabilities, top)
     if output is not None:
         from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
@@ -99,27 +100,6 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     assert isinstance(predictor, Predictor)
     predictor.ranks = launched_ranks(device)
     return predictor.ranks
-
-
-def open_folder(model: Path, device: str, precision: Precision | None = None) -> "Predictor":
-    """The model in a folder."""
-    from abalone.device import choose_device
-    from abalone.model.folder import load
-
-    choose_device(device)  # a wrong name is told at once, not with the first text, which may be long in coming
-    settings = {} if precision is None else {"precision": precision}
-    return load(model, device=device, **settings)
-
-
-def open_onnx(model: Path, device: str, precision: Precision | None = None) -> "OnnxModel":
-    """The model in an ONNX file. Nothing here may import torch, even by way of another module."""
-    from abalone.serving.onnx_model import OnnxModel
-
-    if device not in ("auto", "cpu"):
-        raise ValueError(f"an ONNX file runs on the processor, not on device={device!r}; give the model folder instead")
-    if precision is not None:
-        raise ValueError("the precision of an ONNX file is fixed when it is exported; give the model folder instead")
-    return OnnxModel.load(model)
 
 
 def texts_one_by_one(file: str, text_column: list[str] | None) -> Iterator[str]:
@@ -164,12 +144,16 @@ def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:
 
     Bytes that are not UTF-8 become replacement characters, so that a stream goes on.
     """
-    pending, begun = b"", False
+    pieces, begun = list[bytes](), False  # of a line that has no end yet; joined once, however long it becomes
     while chunk := os.read(descriptor, 1 << 16):
         if not begun:
             chunk, begun = chunk.removeprefix(codecs.BOM_UTF8), True
-        *lines, pending = (pending + chunk).split(b"\n")
-        for start in range(0, len(lines), BLOCK):
-            yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines[start : start + BLOCK]]
-    if pending:
+        end, *more = chunk.split(b"\n")
+        pieces.append(end)
+        if more:
+            lines = [b"".join(pieces), *more[:-1]]
+            pieces = more[-1:]
+            for start in range(0, len(lines), BLOCK):
+                yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines[start : start + BLOCK]]
+    if pending := b"".join(pieces):
         yield [pending.decode("utf-8", "replace").rstrip("\r")]

@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus
-from abalone.cli.evaluate import to_score
-
-if TYPE_CHECKING:
-    from abalone.classifier import AbaloneClassifier
-    from abalone.report.runs import Documents
+from abalone.cli.scored import to_score
 
 
 @app.command()
@@ -43,6 +39,7 @@ def report(
     from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import SPLITS
     from abalone.report.page import write_report
+    from abalone.report.runs import Documents
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
@@ -54,7 +51,8 @@ def report(
     }
     documents = None
     if data is not None:
-        documents = _documents(data, split, list(models.values()), reading)
+        trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
+        documents = Documents(*to_score(data, split, trained_on, **reading))
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
@@ -75,20 +73,3 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     while len({own[-length:] for own in parts}) < len(parts):
         length += 1
     return ["/".join(own[-length:]) for own in parts]
-
-
-def _documents(
-    data: str, split: str | None, models: "Sequence[AbaloneClassifier]", reading: dict[str, Any]
-) -> "Documents":
-    from abalone.report.runs import Documents
-
-    # A file without splits is scored as a whole only if none of the models has seen a part of it.
-    stories = [model.predictor_.story for model in models]
-    trained_on = {str(sums): sums for sums in (story.get("provenance", {}).get("sha256") for story in stories)}
-    for sums in trained_on.values():
-        name, chosen, texts, labels = to_score(data, split, sums, **reading)
-        if chosen != "all":
-            break
-    if not texts:
-        raise ValueError(f"the {chosen} split of {name} is empty; choose another with --split")
-    return Documents(name, chosen, texts, labels)

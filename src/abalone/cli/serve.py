@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, read_and_tell
+from abalone.cli.corpus import DataPath, read_and_tell, split_seed
+from abalone.cli.models import open_model
 
 if TYPE_CHECKING:
-    from abalone.serving.served import Classifier, Served
+    from abalone.serving.served import Served
 
 
 @app.command()
@@ -70,31 +71,21 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     """The model, warmed up, with the training documents it is to show."""
     from abalone.serving.served import Query, Served
 
-    classifier, story = _read(model, device)
+    classifier = open_model(model, device)
+    story: Mapping[str, Any] = getattr(classifier, "story", {})  # of which an ONNX file has none
     documents = None
     if evidence is not None:
         from abalone.serving.evidence import Evidence
 
-        corpus = read_and_tell(evidence, path=path)
-        if story and _origin(corpus.provenance) != _origin(story.get("provenance", {})):
+        trained_on = story.get("provenance", {})
+        corpus = read_and_tell(evidence, split_seed(trained_on), path=path)
+        if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
         documents = Evidence.of(corpus, classifier.embed, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
     served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])
     return served
-
-
-def _read(model: Path, device: str) -> tuple["Classifier", Mapping[str, Any]]:
-    """The model and its story, of which an ONNX file has none."""
-    if model.suffix == ".onnx":
-        from abalone.serving.onnx_model import OnnxModel
-
-        return OnnxModel.load(model), {}
-    from abalone.model.folder import load
-
-    predictor = load(model, device=device)
-    return predictor, predictor.story
 
 
 def _origin(provenance: Mapping[str, object]) -> object:

@@ -1,14 +1,13 @@
 """`abalone stats`: what a corpus looks like."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Data, read_corpus, reads_corpus
+from abalone.cli.corpus import Data, read_corpus, reads_corpus, unrepeated
 from abalone.data.errors import printable
 
 if TYPE_CHECKING:
@@ -33,11 +32,9 @@ def stats(
 
     if plot is not None:
         picture_format(plot)  # before the long work rather than after it
-    with warnings.catch_warnings(record=True) as given:
+    with unrepeated() as notes:
         corpus = read_corpus(data, **reading)
-    for warning in given:
-        if as_json or str(warning.message) not in corpus.notes:  # the notes are printed below
-            warnings.warn(warning.message, stacklevel=1)
+        notes += () if as_json else corpus.notes  # which are printed below
     measured = corpus.stats()
     if as_json:
         typer.echo(json.dumps(_as_dict(corpus, measured), indent=2, ensure_ascii=False, default=str))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -16,7 +16,24 @@ from abalone.data.split import stratified_holdout
 from abalone.data.texts import MappedTexts, take
 
 LabelMatrix = np.ndarray | csr_array
-Labels = Sequence[Sequence[str]] | LabelMatrix
+
+
+@runtime_checkable
+class LabelTable(Protocol):
+    """A table with a column of 0 and 1 for each label, under its name: a `DataFrame` of pandas or polars."""
+
+    @property
+    def columns(self) -> Iterable[Any]:
+        """The names of the labels."""
+        ...
+
+    def to_numpy(self) -> np.ndarray:
+        """[n, L]."""
+        ...
+
+
+Plain = Sequence[Sequence[str]] | LabelMatrix
+Labels = Plain | LabelTable
 
 VALIDATION_SHARE = 0.1
 
@@ -35,12 +52,16 @@ def corpus_of(
 
     Args:
         texts: the documents.
-        labels: a list of label names for each text, or a 0/1 matrix [n, L].
+        labels: a list of label names for each text, a 0/1 matrix [n, L], or a table of such columns.
         validation: texts and labels; without it a stratified tenth of the documents is set aside.
-        label_names: names of the columns of a matrix; without them the columns are numbered.
+        label_names: names of the columns of a matrix; without them the columns are numbered. Those of a table
+            have names.
         seed: of the split.
     """
     texts = read_texts(texts)
+    if isinstance(labels, LabelTable):
+        label_names = _columns(labels) if label_names is None else label_names
+        labels = _lists_of(labels)
     names = _label_names(labels, label_names)
     train = Split(texts, _matrix(labels, names))
     if validation is None:
@@ -55,6 +76,8 @@ def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
     """Labels as columns of the known names; the names of others are given in a warning."""
     if is_matrix(labels):
         return _matrix(labels, names)
+    if isinstance(labels, LabelTable):
+        labels = _lists_of(labels)
     if isinstance(labels, LabelLists):
         if unseen := in_order(set(labels.carried()).difference(names)):
             warnings.warn(_unseen_warning(unseen), stacklevel=3)
@@ -93,7 +116,25 @@ def read_texts(texts: Sequence[str]) -> Sequence[str]:
     return texts
 
 
-def _label_names(labels: Labels, label_names: Sequence[str] | None) -> list[str]:
+def _columns(table: LabelTable) -> list[str]:
+    return [str(column) for column in table.columns]
+
+
+def _lists_of(table: LabelTable) -> LabelLists:
+    """By name: another table may have its columns in another order, or other ones."""
+    columns = _columns(table)
+    try:
+        values = np.asarray(table.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"a table of labels must hold 0 and 1 only, in one column a label, here {listed(columns)} ({error}); of a "
+            "column that holds lists of names, give the column"
+        ) from None
+    matrix = _matrix(values, columns)
+    return LabelLists(columns, matrix.indices, matrix.indptr[1:])
+
+
+def _label_names(labels: Plain, label_names: Sequence[str] | None) -> list[str]:
     if label_names is None:
         if is_matrix(labels):
             return [str(column) for column in range(labels.shape[1])]
@@ -111,18 +152,19 @@ def _label_names(labels: Labels, label_names: Sequence[str] | None) -> list[str]
     return names
 
 
-def _check_lists(labels: Labels) -> None:
+def _check_lists(labels: Plain) -> None:
     for number, row in enumerate(labels):
         if isinstance(row, str) or not isinstance(row, Iterable) or not all(isinstance(name, str) for name in row):
             raise TypeError(f"the labels of text {number} must be a list of names, got {row!r}")
 
 
-def _matrix(labels: Labels, names: Sequence[str]) -> csr_array:
+def _matrix(labels: Plain, names: Sequence[str]) -> csr_array:
     if not is_matrix(labels):
         return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
-    matrix = csr_array(labels)
+    matrix = csr_array(labels, copy=True)
     if matrix.shape[1] != len(names):
         raise ValueError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
+    matrix.sum_duplicates()  # or twice the same 1 would pass for a 1, and count as 2
     wrong = ~np.isin(matrix.data, (0, 1))
     if wrong.any():
         raise ValueError(f"a label matrix must hold 0 and 1 only, found {matrix.data[wrong][0]}")

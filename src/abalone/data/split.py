@@ -66,7 +66,8 @@ def exact_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[n
     """An iterative stratified split whose parts have the sizes that tables quote, not about those sizes.
 
     What stratification leaves over goes from the parts that are too large to those too small: the documents
-    whose rarest label is the most frequent, so that no tail label moves, and never a label's last document.
+    whose rarest label is the most frequent, so that no tail label moves, and never the last document that a part has
+    of a label. That comes before the size: where every document to spare is such a last one, parts stay as they are.
 
     Args:
         labels: 0/1, [documents, labels].

@@ -89,7 +89,9 @@ def cluster_by_combination(
     if list(proportions) != sorted(set(proportions)) or not all(0 < share <= 1 for share in proportions):
         raise ValueError(f"proportions must ascend within (0, 1], got {tuple(proportions)}")
     if len(embeddings) != labels.shape[0]:
-        raise ValueError(f"embeddings and labels must have the same number of rows, got {len(embeddings)} and {labels}")
+        raise ValueError(
+            f"embeddings and labels must have the same number of rows, got {len(embeddings)} and {labels.shape[0]}"
+        )
     if len(embeddings) > most:
         drawn = np.sort(np.random.default_rng(seed).choice(len(embeddings), most, replace=False))
         embeddings, labels = embeddings[drawn], labels[drawn]

@@ -20,8 +20,6 @@ from abalone.evaluation.checks import (
 from abalone.evaluation.groups import THIRDS, label_thirds
 from abalone.evaluation.ranking import ranking_scores
 
-DRAWN_AT_ONCE = 2**22  # documents; bounds the memory of the bootstrap, and stays in the caches
-
 Predictions = Labels | Computed
 """0/1 of any type, [n, L]: dense, sparse, or computed block by block."""
 
@@ -117,53 +115,6 @@ def per_label(
         )
         for label in range(labels)
     ]
-
-
-def bootstrap_interval(
-    truth: Labels,
-    predictions: Labels,
-    metric: str = "macro_f1",
-    samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-    *,
-    frequencies: np.ndarray | None = None,
-    scored: np.ndarray | None = None,
-) -> tuple[float, float]:
-    """Percentile interval of a metric over documents drawn with replacement.
-
-    It speaks of the documents, not of training: other seeds vary on top. With labels that have a test document or
-    two the macro interval leans low, since a draw without them scores 0 there.
-
-    Args:
-        truth, predictions, frequencies, scored: as for `evaluate`.
-        metric: a key of `evaluate` without probabilities.
-        samples: how often to draw.
-        seed: the same seed gives the same draws, so that two models are compared on the same ones.
-        level: of confidence.
-    """
-    if samples < 1 or not 0 < level < 1:
-        raise ValueError(f"samples must be at least 1 and level between 0 and 1, got {samples} and {level}")
-    truth, predictions = read_labels("truth", truth), read_labels("predictions", predictions)
-    check_same_shape("truth", truth, "predictions", predictions)
-    documents, labels = truth.shape
-    columns = _scored_columns(scored, labels)
-    thirds = _thirds(frequencies, columns, labels)
-    by_label = [m.T.astype(np.float64) for m in (truth.multiply(predictions), predictions, truth)]  # [L, n] each
-    rng = np.random.default_rng(seed)
-    step = max(1, DRAWN_AT_ONCE // max(documents, labels))
-    drawn = []
-    for start in range(0, samples, step):
-        size = min(step, samples - start)
-        places = rng.integers(documents, size=(size, documents)) * size + np.arange(size)[:, None]
-        weights = np.bincount(places.ravel(), minlength=documents * size).reshape(documents, size)  # [n, samples]
-        counts = Counts(*((matrix @ weights).T for matrix in by_label)).of_labels(columns)  # [samples, L]
-        scores = _count_scores(counts, documents, thirds)
-        if metric not in scores:
-            raise ValueError(f"metric must be one of {', '.join(scores)}, got {metric!r}")
-        drawn.append(scores[metric])
-    low, high = np.quantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ LOSSES: dict[str, LossSpec] = {
     "zlpr": LossSpec((ZLPRLoss,), "logits"),
 }
 
-_SUM = re.compile(r"(?P<contrastive>\w+)\+(?:(?P<weight>[\d.e-]+)\*)?(?P<pointwise>\w+)")
+_SUM = re.compile(r"(?P<contrastive>\w+)\+(?:(?P<weight>[^*]+)\*)?(?P<pointwise>\w+)")
 
 
 def loss_spec(name: str) -> LossSpec:
@@ -89,7 +89,7 @@ def loss_spec(name: str) -> LossSpec:
         contrastive.takes,
         contrastive.queue,
         contrastive.prototypes,
-        float(parts["weight"] or 1),
+        1.0 if parts["weight"] is None else _weight(parts["weight"], name),
     )
 
 
@@ -116,6 +116,13 @@ def make_loss(name: str, **settings: float) -> nn.Module:
 def _settings(loss: type[nn.Module]) -> frozenset[str]:
     parameters = inspect.signature(loss).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def _weight(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"the weight {text!r} in {name!r} is no number; write it as in 'msc+10*bce'") from None
 
 
 def _single(name: str) -> LossSpec:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
-from abalone.evaluation.checks import Labels, read_labels
+from abalone.evaluation.checks import Labels, check_same_shape, read_labels
 from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import DRAWN_AT_ONCE, Counts
+from abalone.evaluation.metrics import Counts
 
 SAMPLES = 1000
 LEVEL = 0.95
+DRAWN_AT_ONCE = 2**22  # documents, or labels: bounds the memory, and stays in the caches
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Drawn:
 def draw_scores(
     truth: Labels, predictions: Labels, thirds: np.ndarray, *, samples: int = SAMPLES, seed: int = 0
 ) -> Drawn:
-    """`micro_f1`, `macro_f1` and `macro_f1_head`, `_medium`, `_tail`, with the draws of `bootstrap_interval`.
+    """`micro_f1`, `macro_f1` and `macro_f1_head`, `_medium`, `_tail`, over documents drawn with replacement.
+
+    They speak of the documents, not of training: other seeds vary on top. With labels that have a test document or two
+    the macro interval leans low, since a draw without them scores 0 there.
 
     Args:
         truth, predictions: [n, L].
@@ -59,10 +63,11 @@ def draw_scores(
         seed: runs that are drawn with the same seed can be compared draw by draw.
     """
     truth, predictions = read_labels("truth", truth), read_labels("predictions", predictions)
-    documents = truth.shape[0]
+    check_same_shape("truth", truth, "predictions", predictions)
+    documents, labels = truth.shape
     by_label = [m.T.astype(np.float64) for m in (truth.multiply(predictions), predictions, truth)]  # [L, n] each
     rng = np.random.default_rng(seed)
-    step = max(1, DRAWN_AT_ONCE // documents)
+    step = max(1, DRAWN_AT_ONCE // max(documents, labels))
     blocks = [
         _scores(_drawn_counts(by_label, rng, documents, min(step, samples - start)), thirds)
         for start in range(0, samples, step)

@@ -13,6 +13,7 @@ from typing import Any
 from abalone.data.cache import written_whole
 from abalone.data.errors import readable
 from abalone.data.files import sha256
+from abalone.data.partial import remove_abandoned
 from abalone.serving.answers import Answer
 from abalone.serving.part_files import Form, open_writer, require
 
@@ -73,8 +74,7 @@ class Parts:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             parts._write_manifest()
-        for file in filter(_is_partial, folder.iterdir()):  # of a run that was killed; the folder is ours
-            file.unlink(missing_ok=True)
+        remove_abandoned(folder)  # of a run that was killed; one that is still alive writes the same bytes
         return parts
 
     @property

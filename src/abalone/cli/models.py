@@ -1,0 +1,35 @@
+"""How every command that predicts opens its model: a folder, or an ONNX file made from one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abalone.config import Precision
+
+if TYPE_CHECKING:
+    from abalone.model.predictor import Predictor
+    from abalone.serving.onnx_model import OnnxModel
+
+
+def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor | OnnxModel":
+    """The model in a file or a folder."""
+    return _open_onnx(model, device, precision) if model.is_file() else _open_folder(model, device, precision)
+
+
+def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
+    from abalone.device import choose_device
+    from abalone.model.folder import load
+
+    choose_device(device)  # a wrong name is told at once, not with the first text, which may be long in coming
+    settings = {} if precision is None else {"precision": precision}
+    return load(model, device=device, **settings)
+
+
+def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":
+    """Nothing here may import torch, even by way of another module."""
+    from abalone.serving.onnx_model import OnnxModel
+
+    if device not in ("auto", "cpu"):
+        raise ValueError(f"an ONNX file runs on the processor, not on device={device!r}; give the model folder instead")
+    if precision is not None:
+        raise ValueError("the precision of an ONNX file is fixed when it is exported; give the model folder instead")
+    return OnnxModel.load(model)

@@ -1,0 +1,120 @@
+"""Which documents models are scored on: none that they were trained on, as far as that can be known."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abalone.cli.corpus import one_or_several, read_and_tell, split_seed, tell, unrepeated
+
+if TYPE_CHECKING:
+    from abalone.data.corpus import Corpus
+
+Labelled = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Texts, and the names of their labels."""
+
+
+def to_score(
+    data: str,
+    split: str | None,
+    trained_on: Mapping[str, Mapping[str, Any]],
+    *,
+    path: Path | None,
+    **options: Any,
+) -> tuple[str, str, Sequence[str], Sequence[Sequence[str]]]:
+    """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
+
+    Args:
+        data: as a person names it.
+        split: by default test, or all of data without splits that none of the models was trained on.
+        trained_on: the provenance of each model's data, by the name of the model.
+        path, options: those of `read_corpus`.
+    """
+    from abalone.data.benchmarks import BENCHMARKS
+
+    if data in BENCHMARKS:
+        corpus = read_and_tell(data, path=path, **options)
+        name, split, (texts, labels) = corpus.name, split or "test", _of_corpus(corpus, split or "test")
+    elif path is not None:
+        raise ValueError(f"--path says where the files of a known corpus are, and {data} is none")
+    else:
+        name, split, (texts, labels) = _of_own_data(data, split, trained_on, options)
+    if not texts:
+        raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
+    return name, split, texts, labels
+
+
+def _of_own_data(
+    data: str, split: str | None, trained_on: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
+) -> tuple[str, str, Labelled]:
+    """As `to_score`.
+
+    Not from a `Corpus` where that can be helped: it has no column for a label that its own training split lacks, and
+    the model may know that label well.
+    """
+    import numpy as np
+
+    from abalone.data.assemble import assemble
+    from abalone.data.load import read_source
+    from abalone.data.texts import take
+
+    columns = {option: one_or_several(options[option]) for option in ("text_column", "label_column")}
+    with unrepeated() as notes:
+        read = read_source(data, **{**options, **columns})
+        notes += read.documents.notes
+    documents, brought = read.documents, any(read.documents.splits)
+    seen = {model: then for model, then in trained_on.items() if _checksums(then) == _checksums(read.provenance)}
+    chosen = split or ("test" if brought or seen else "all")
+    if brought or chosen == "all":
+        tell(documents.notes)
+        rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
+        labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
+        now: Mapping[str, Any] = {"split": {"origin": read.origin}}
+    else:
+        # The split that a model was trained with comes out again if the seed and all that is read are the same.
+        seed = next(map(split_seed, seen.values()), 0)
+        corpus = assemble(documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
+        tell(corpus.notes)
+        labelled, now = _of_corpus(corpus, chosen), corpus.provenance
+    if chosen != "all":
+        for model, then in seen.items():
+            if _deciding(then) != _deciding(now):
+                warnings.warn(
+                    f"{model} was trained on {read.name} split otherwise, and as it is read here that split cannot be "
+                    "made again: some of the documents that are scored may be ones it was trained on",
+                    stacklevel=2,
+                )
+    elif split is None:
+        for model, then in trained_on.items():
+            if then.get("source") == read.provenance["source"]:
+                warnings.warn(
+                    f"{model} was trained on another {read.provenance['source']}: documents that both hold are scored "
+                    "too",
+                    stacklevel=2,
+                )
+    return read.name, chosen, labelled
+
+
+def _of_corpus(corpus: "Corpus", split: str) -> Labelled:
+    from scipy.sparse import vstack
+
+    from abalone.data.label_lists import LabelLists
+
+    parts = dict(corpus.splits())
+    chosen = list(parts.values()) if split == "all" else [parts[split]]
+    labels = vstack([part.labels for part in chosen], format="csr")
+    texts = chosen[0].texts if len(chosen) == 1 else [text for part in chosen for text in part.texts]
+    return texts, LabelLists(corpus.label_names, labels.indices, labels.indptr[1:])
+
+
+def _checksums(provenance: Mapping[str, Any]) -> list[str] | None:
+    """Of the files, whatever they are called."""
+    return list(sums.values()) if isinstance(sums := provenance.get("sha256"), dict) else None
+
+
+def _deciding(provenance: Mapping[str, Any]) -> object:
+    """What decides which split a document of the same files is in."""
+    split, columns = (own if isinstance(own := provenance.get(key), dict) else {} for key in ("split", "columns"))
+    if split.get("origin") != "stratified":
+        return split.get("origin")
+    return split, columns.get("labels"), provenance.get("label_separator"), provenance.get("bad_rows")

@@ -1,0 +1,108 @@
+"""Which documents a model is scored on: those it was not trained on, or else it is said."""
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+import tiny
+from abalone import load_corpus
+from abalone.cli.scored import to_score
+
+OPTIONS: dict[str, Any] = dict.fromkeys(("path", "text_column", "label_column", "split_column", "label_separator"))
+TEXTS, MATRIX = tiny.corpus(120)
+LABELS = [[f"label {j}" for j in row.nonzero()[0]] for row in MATRIX.toarray()]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Documents without splits, but with a column that could be taken for them, and with other labels."""
+    file = tmp_path / "papers.jsonl"
+    rows = [
+        {"text": text, "labels": labels, "kind": ["x"], "fold": ("train", "test")[number % 2]}
+        for number, (text, labels) in enumerate(zip(TEXTS, LABELS, strict=True))
+    ]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def scored(data, trained_on, split=None, **options):
+    return to_score(str(data), split, trained_on, **{**OPTIONS, "skip_bad_rows": False, **options})
+
+
+def stored(corpus) -> dict[str, Any]:
+    """The provenance as it comes back from a model folder."""
+    return json.loads(json.dumps(dict(corpus.provenance)))
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_split_is_made_again_with_its_seed(seed, data):
+    corpus = load_corpus(data, seed=seed)
+    name, split, texts, labels = scored(data, {"model": stored(corpus)})
+    assert (name, split, list(texts)) == ("papers", "test", list(corpus.test.texts))
+    assert [set(row) for row in labels] == [
+        {corpus.label_names[j] for j in row.nonzero()[0]} for row in corpus.test.labels.toarray()
+    ]
+    assert list(scored(data, {"model": stored(corpus)}, "train")[2]) == list(corpus.train.texts)
+
+
+def test_a_file_is_known_by_another_name(data):
+    corpus = load_corpus(data, seed=7)
+    assert list(scored(data.rename(data.with_name("renamed.jsonl")), {"model": stored(corpus)})[2]) == list(
+        corpus.test.texts
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"seed": 7}, {"split_column": "fold"}),
+        ({"seed": 7}, {"label_column": ["kind"]}),
+        ({"split_column": "fold"}, {}),
+    ],
+)
+def test_a_split_that_cannot_be_made_again_is_told(then, now, data):
+    corpus = load_corpus(data, **then)
+    with pytest.warns(UserWarning, match="^model was trained on papers split otherwise, .* may be ones it was trained"):
+        scored(data, {"model": stored(corpus)}, **now)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scored(data, {"model": stored(corpus)}, "all", **now)  # who asks for all knows
+        scored(data, {"model": stored(corpus)}, **({} if "seed" in then else then))
+
+
+def test_models_of_several_splits(data):
+    """One split can be new to one of them only."""
+    first, second = load_corpus(data, seed=7), load_corpus(data, seed=8)
+    trained_on = {"none": {}, "first": stored(first), "second": stored(second), "again": stored(first)}
+    with pytest.warns(UserWarning, match="^second was trained on papers split otherwise") as told:
+        _, _, texts, _ = scored(data, trained_on)
+    assert (len(told), list(texts)) == (1, list(first.test.texts))
+
+
+def test_other_files_are_scored_as_a_whole(data):
+    corpus = load_corpus(data, seed=7)
+    data.write_text(data.read_text() + '{"text": "one more", "labels": ["label 1"]}\n')
+    with pytest.warns(UserWarning, match=r"^model was trained on another papers\.jsonl: documents that both hold are"):
+        assert scored(data, {"model": stored(corpus)})[1:3] == ("all", [*TEXTS, "one more"])
+    assert scored(data.rename(data.with_name("new.jsonl")), {"model": stored(corpus)})[1] == "all"
+
+
+def test_data_are_read_once(data, monkeypatch):
+    from abalone.data import load
+
+    reads, read_documents = [], load.read_documents
+    monkeypatch.setattr(load, "read_documents", lambda *args, **kw: reads.append(args) or read_documents(*args, **kw))
+    provenances = [stored(load_corpus(data, seed=seed)) for seed in (7, 7)]
+    reads.clear()
+    scored(data, dict(zip("ab", provenances, strict=True)))
+    assert len(reads) == 1
+
+
+def test_a_place_goes_with_a_known_corpus(data):
+    with pytest.raises(
+        ValueError, match=r"--path says where the files of a known corpus are, and .*papers\.jsonl is none"
+    ):
+        scored(data, {}, path=data.parent)
+    assert len(scored("arxiv-sample", {})[2]) == len(load_corpus("arxiv-sample").test)
