@@ -10,7 +10,7 @@ from typing import Any, cast
 from accelerate import Accelerator
 from torch import Tensor
 
-from abalone.config import Config
+from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
@@ -24,7 +24,6 @@ History = list[dict[str, float]]  # one entry an epoch
 
 STAGES = ("pretraining", "training", "finetuning")
 IDENTITY = "run.json"
-FREE_TO_CHANGE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Run:
 
 def fingerprint(config: Config, corpus: Corpus) -> str:
     """The same for the same data and settings, and for nothing else."""
-    settings = {name: value for name, value in config.to_dict().items() if name not in FREE_TO_CHANGE}
+    settings = {name: value for name, value in config.to_dict().items() if name not in OF_THE_MACHINE}
     digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
     for split in (corpus.train, corpus.validation):
         digest.update(split.labels.indptr.tobytes() + split.labels.indices.tobytes())
@@ -151,7 +150,7 @@ def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str
     changed = [
         f"{name} was {before.get(name)!r} and is {now[name]!r}"
         for name in now
-        if before.get(name) != now[name] and name not in FREE_TO_CHANGE
+        if before.get(name) != now[name] and name not in OF_THE_MACHINE
     ]
     what = "; ".join(changed) or "the documents or labels are others"
     raise ValueError(f"cannot go on with the run in {folder}: {what}. Use what it began with, or start anew.")
