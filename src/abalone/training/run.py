@@ -17,7 +17,7 @@ from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.ranks import ALONE, Ranks
 from abalone.training.engine import Plan
-from abalone.training.generations import Checkpoints, has_checkpoint
+from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
@@ -107,6 +107,12 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     if resume and file.is_file():
         _refuse_another_run(folder, _stored_identity(file), identity)
         return
+    for stage in STAGES:
+        if holds_something_else(folder / stage):
+            raise FileExistsError(
+                f"{folder / stage}, where checkpoints go, holds something else, which would be lost: "
+                "give another run_folder (with the command, another --output)"
+            )
     if resume:
         warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
     # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
