@@ -17,7 +17,9 @@ from sklearn.pipeline import Pipeline
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.data.alone import InUseError
 from abalone.recipes import DEFAULT, recipe
+from abalone.training import pipeline
 
 LABELS = 5
 NAMES = [f"topic {j}" for j in range(LABELS)]
@@ -376,6 +378,24 @@ def test_longer_than_the_window_is_said(encoder, data):
     texts, labels = data
     with pytest.warns(UserWarning, match="reads at most 64 tokens, so max_length=300 becomes 64"):
         make(encoder, max_length=300, epochs=0).fit(texts, labels)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
+def test_two_fits_in_one_folder_do_not_meet(encoder, data, monkeypatch):
+    texts, labels = data
+    plain, refused = pipeline.load_encoder, []
+
+    def load_encoder(*given):  # the first fit is in its folder now
+        if not refused:
+            with pytest.raises(InUseError, match=r"another process is at work in .*run_folder= of fit") as error:
+                make(encoder).fit(texts, labels)
+            refused.append(error)
+        return plain(*given)
+
+    expected = make(encoder).fit(texts, labels).predict_proba(texts)
+    monkeypatch.setattr(pipeline, "load_encoder", load_encoder)
+    np.testing.assert_array_equal(make(encoder).fit(texts, labels).predict_proba(texts), expected)
+    assert len(refused) == 1
 
 
 def test_a_fit_leaves_no_checkpoints_behind(encoder, data, tmp_path):

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from abalone.config import SETTINGS, Config, refuse_unknown
+from abalone.data.alone import remove_unless_in_use
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
-from abalone.data.partial import remove_folder
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
@@ -124,7 +124,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 alone.add_note(advice)
                 raise alone from lost
         if run_folder is None and is_main():
-            remove_folder(folder)
+            remove_unless_in_use(folder)
         return self
 
     def _config(self) -> Config:

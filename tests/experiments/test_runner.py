@@ -11,7 +11,7 @@ from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Run, wanted_runs
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import ABLATION, COMPARISON
-from abalone.experiments.runner import alone_in, execute
+from abalone.experiments.runner import execute
 
 GRID = Grid(seeds=(0, 1), learning_rates=(1e-3,), epochs=1).capped()
 TUNED = COMPARISON.only(["L_MSC-FT"])
@@ -141,33 +141,6 @@ def test_an_interruption_is_no_failure(results, trained, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         go(results)
     assert not results.path.exists()
-
-
-def test_one_command_a_folder(tmp_path):
-    with (
-        alone_in(tmp_path / "out"),
-        pytest.raises(ValueError, match="another process is filling"),
-        alone_in(tmp_path / "out"),
-    ):
-        pass
-    with alone_in(tmp_path / "out"):
-        pass
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_lock_that_is_removed_while_it_is_taken_keeps_nobody_out_and_is_taken_anew(tmp_path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    plain, tries = fcntl.flock, []
-
-    def flock(file, how):
-        if not tries:  # the one before leaves between our opening and our locking
-            (tmp_path / runner.LOCK).unlink()
-        tries.append(file)
-        return plain(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with alone_in(tmp_path), pytest.raises(ValueError, match="another process is filling"), alone_in(tmp_path):
-        pass
 
 
 def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):

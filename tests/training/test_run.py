@@ -30,7 +30,7 @@ def test_what_is_somebody_elses_is_never_removed(tmp_path, stage, identity, resu
     precious.write_text("of work")
     if identity is not None:
         (tmp_path / IDENTITY).write_bytes(identity)
-    with pytest.raises((FileExistsError, ValueError), match="holds something else|start anew"):
+    with pytest.raises((FileExistsError, ValueError), match=r"holds something else|start anew"):
         enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=resume)
     assert precious.read_text() == "of work"
     assert (tmp_path / IDENTITY).exists() == (identity is not None)

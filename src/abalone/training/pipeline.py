@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
+from abalone.data.alone import alone_in
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
@@ -56,24 +58,42 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             stacklevel=3,
         )
     refuse_other_documents(ranks, config, corpus)
-    ranks.told_by_main(lambda: enter_folder(folder, config, corpus, resume=resume))
-    torch.manual_seed(config.seed)  # before any weight is drawn
-    encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
-    config = _within_window(config, encoder, tokenizer)
-    if config.learning_rate is None:
-        config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
-    with ranks.first_here_goes_first():  # the others then find the tokens in the cache
-        train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
-    run = Run(config, train, validation, accelerator, folder, resume, ranks)
-    names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
-    encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
-    for tracker in accelerator.trackers:
-        tracker.finish()
+    with ExitStack() as held:
 
+        def enter() -> None:
+            held.enter_context(alone_in(folder))
+            enter_folder(folder, config, corpus, resume=resume)
+
+        ranks.told_by_main(enter)
+        torch.manual_seed(config.seed)  # before any weight is drawn
+        encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
+        config = _within_window(config, encoder, tokenizer)
+        if config.learning_rate is None:
+            config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
+        with ranks.first_here_goes_first():  # the others then find the tokens in the cache
+            train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
+        run = Run(config, train, validation, accelerator, folder, resume, ranks)
+        names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
+        encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        return _with_decision(run, corpus, encoder, tokenizer, head, history)
+
+
+def _with_decision(
+    run: Run,
+    corpus: Corpus,
+    encoder: TextEncoder,
+    tokenizer: PreTrainedTokenizerBase,
+    head: LinearHead,
+    history: dict[str, History],
+) -> Predictor:
+    """The finished model: what was trained, experts to mix in, and the decision, fitted on validation."""
+    config, device, ranks = run.config, run.accelerator.device, run.ranks
     # In the precision in which texts will be read later: what is fitted here must fit there. Encoding is shared by
     # all ranks; the rest is the same on each, and takes no longer than on one.
     half = reading_precision(config.precision)
-    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half, ranks=ranks)
+    val_embeddings = embed(encoder, run.validation, device, "Encoding validation", half=half, ranks=ranks)
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if config.lexical:
@@ -81,8 +101,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
-        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half, ranks=ranks)
-        neighbours = NearestNeighbours(half=True, device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
+        embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
+        neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
@@ -115,7 +135,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
                 f"({baseline['macro_f1']:.3f}): {advice}, or use the tf-idf model",
-                stacklevel=3,
+                stacklevel=4,
             )
     used = decision.mixture.used
     return Predictor(

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import OF_THE_MACHINE, Config
+from abalone.data.alone import LOCK
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
@@ -130,7 +131,7 @@ def is_foreign(folder: Path) -> bool:
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
-    return IDENTITY not in entries and not {*entries} <= {*STAGES}
+    return IDENTITY not in entries and not {*entries} <= {*STAGES, LOCK}
 
 
 def how_to_go_on(folder: Path) -> str:
