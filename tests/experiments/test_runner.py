@@ -1,11 +1,14 @@
 """Who runs what, when: skipping, failing, stopping, and encoders that are gone."""
 
 import json
+import os
+import time
 
 import pytest
 from made_up_runs import corpus, record
 
 from abalone.config import Config
+from abalone.data.cache import KEPT, cache_dir
 from abalone.experiments import runner, work, workers
 from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Run, wanted_runs
@@ -166,13 +169,31 @@ def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, tr
     assert (other.run.row, other.again) == ("L_MSC", True)
 
 
+def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
+    run = Run("L_MSC", BASE, keep_encoder=True)
+    old, new = (work.Task(run, key, tmp_path) for key in ("old", "new"))
+    places = [old.folder, old.encoder_folder]
+    for place in places:
+        place.mkdir(parents=True)
+        os.utime(place, (time.time() - KEPT - 60,) * 2)
+    assert [old.folder, old.encoder_folder] == places  # asked for, and hence young again
+    assert not new.folder.exists()
+    assert not new.encoder_folder.exists()
+    assert all(place.exists() for place in places)
+    for place in places:
+        os.utime(place, (time.time() - KEPT - 60,) * 2)
+    assert not new.folder.exists()
+    assert not new.encoder_folder.exists()
+    assert not any(place.exists() for place in places)
+
+
 def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
     monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
     lines: list[str] = []
     go(results, jobs=2, tell=lines.append)
     told = [line for line in lines if workers.LOG in line]
     assert told == lines[:1]
-    assert str(work.cache_dir() / "experiments" / "runs") in told[0]
+    assert str(cache_dir() / "experiments" / "runs") in told[0]
     go(results, jobs=2, tell=lines.append)  # nothing is left to do
     assert [line for line in lines if workers.LOG in line] == told
 

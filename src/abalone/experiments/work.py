@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from abalone.config import Config
-from abalone.data.cache import build_once, cache_dir
+from abalone.data.cache import build_once, cache_entry
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import cluster_by_combination
 from abalone.evaluation.decision import fit_decision
@@ -55,12 +55,12 @@ class Task:
     @property
     def folder(self) -> Path:
         """Where its checkpoints lie until it is finished: commands with other outputs may be at the same run."""
-        return cache_dir() / "experiments" / "runs" / short_name([self.key, self.encoder, str(self.output)])
+        return cache_entry("experiments/runs", short_name([self.key, self.encoder, str(self.output)]))
 
     @property
     def encoder_folder(self) -> Path:
         """Where its encoder lies when it is finished, for fine-tuning to start from; all outputs share it."""
-        return cache_dir() / "experiments" / "encoders" / short_name([self.key, self.encoder])
+        return cache_entry("experiments/encoders", short_name([self.key, self.encoder]))
 
 
 def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
