@@ -6,12 +6,13 @@ import pytest
 from abalone.config import Config
 from abalone.data.partial import PARTIAL
 from abalone.training.generations import BEFORE, EPOCH, RESUME
-from abalone.training.run import IDENTITY, STAGES, enter_folder
+from abalone.training.run import IDENTITY, STAGES, enter_folder, holds_run
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
-)
+DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_identity_is_told(tmp_path, content):
     corpus = made_up_runs.corpus()
     enter_folder(tmp_path, Config(), corpus, resume=False)
@@ -19,6 +20,20 @@ def test_a_damaged_identity_is_told(tmp_path, content):
     (tmp_path / IDENTITY).write_bytes(content)
     with pytest.raises(ValueError, match=r"run\.json is damaged, so whose run this is cannot be told: start anew"):
         enter_folder(tmp_path, Config(), corpus, resume=True)
+
+
+def test_a_run_is_known_by_its_documents_and_settings(tmp_path):
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus())
+    enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
+    assert holds_run(tmp_path, Config(device="cpu"), made_up_runs.corpus())
+    assert not holds_run(tmp_path, Config(seed=1), made_up_runs.corpus())
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus(60))
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_identity_is_no_run(tmp_path, content):
+    (tmp_path / IDENTITY).write_bytes(content)
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus())
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -1,7 +1,6 @@
 """One run from beginning to end: train, or go on training; score; describe."""
 
 import gc
-import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -112,11 +111,12 @@ def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[st
 def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, Any]:
     from abalone.model.encoder import quiet_transformers
     from abalone.training.pipeline import fit
+    from abalone.training.run import holds_run
 
     config = task.run.config
     if task.starts_from is not None:
         config = config.replace(encoder=str(task.starts_from))
-    resume = _can_resume(task.folder, config, corpus)
+    resume = holds_run(task.folder, config, corpus)
     predictor = fit(config, corpus, task.folder, resume=resume)
     if task.run.keep_encoder:
 
@@ -137,17 +137,6 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
         "training_seconds": round(sum(epoch.get("seconds", 0.0) for epoch in epochs), 1),
         "resumed": resume,
     }
-
-
-def _can_resume(folder: Path, config: Config, corpus: Corpus) -> bool:
-    """Whether an earlier attempt at this very run lies in its folder."""
-    from abalone.training.run import IDENTITY, fingerprint
-
-    try:
-        stored = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return bool(stored == fingerprint(config, corpus))
 
 
 def scores_at_cuts(

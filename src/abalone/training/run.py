@@ -126,6 +126,15 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
         stream.write(json.dumps(identity).encode())
 
 
+def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
+    """Whether an earlier attempt at this very run lies in its folder."""
+    try:
+        stored = _stored_identity(folder / IDENTITY)
+    except (OSError, ValueError):
+        return False
+    return bool(stored["fingerprint"] == fingerprint(config, corpus))
+
+
 def is_foreign(folder: Path) -> bool:
     """Whether something other than a run is at that name."""
     if not folder.is_dir():
