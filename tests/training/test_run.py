@@ -8,7 +8,6 @@ from abalone.data.partial import PARTIAL
 from abalone.training.generations import BEFORE, EPOCH, RESUME
 from abalone.training.run import IDENTITY, STAGES, enter_folder, holds_run
 
-
 DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
 
 

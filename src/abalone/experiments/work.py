@@ -80,6 +80,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
             measured = _lexical(corpus, config, frequencies)
         else:
             measured = _neural(task, corpus, frequencies)
+    earlier = measured.pop("earlier")  # seconds of training before a break
     record: Record = {
         "row": task.run.row,
         "seed": config.seed,
@@ -89,7 +90,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
         "corpus": {"name": corpus.name, "fingerprint": corpus_key},
         **measured,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(earlier + time.monotonic() - started, 1),
         "jobs": jobs,
         "machine": machine(config.device),
         "versions": versions(),
@@ -105,18 +106,19 @@ def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[st
     model = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
     model.calibrate(corpus.validation.texts, corpus.validation.labels)
     logits = {name: model.scores(split.texts) for name, split in corpus.splits() if name != "train"}
-    return {"scores": scores_at_cuts(logits, corpus, frequencies, config), "resumed": False}
+    return {"scores": scores_at_cuts(logits, corpus, frequencies, config), "resumed": False, "earlier": 0.0}
 
 
 def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, Any]:
     from abalone.model.encoder import quiet_transformers
     from abalone.training.pipeline import fit
-    from abalone.training.run import holds_run
+    from abalone.training.run import holds_run, seconds_trained
 
     config = task.run.config
     if task.starts_from is not None:
         config = config.replace(encoder=str(task.starts_from))
     resume = holds_run(task.folder, config, corpus)
+    earlier = seconds_trained(task.folder) if resume else 0.0
     predictor = fit(config, corpus, task.folder, resume=resume)
     if task.run.keep_encoder:
 
@@ -136,6 +138,7 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
         "epochs_run": len(epochs),
         "training_seconds": round(sum(epoch.get("seconds", 0.0) for epoch in epochs), 1),
         "resumed": resume,
+        "earlier": earlier,
     }
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from abalone.data.corpus import Corpus
 from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.ranks import ALONE, Ranks
-from abalone.training.engine import Plan
+from abalone.training.engine import Plan, Standing
 from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.objectives import Objective
 
@@ -133,6 +134,17 @@ def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
     except (OSError, ValueError):
         return False
     return bool(stored["fingerprint"] == fingerprint(config, corpus))
+
+
+def seconds_trained(folder: Path) -> float:
+    """How long the epochs of a run have taken so far, as the checkpoints in its folder tell."""
+    seconds = 0.0
+    for stage in STAGES:
+        if has_checkpoint(folder / stage):
+            with suppress(ValueError):  # damaged: told when the run goes on
+                standing = Standing(**Checkpoints(folder / stage).read()[1]["standing"])
+                seconds += standing.seconds + sum(epoch["seconds"] for epoch in standing.history)
+    return seconds
 
 
 def is_foreign(folder: Path) -> bool:
