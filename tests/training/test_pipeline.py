@@ -258,6 +258,8 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"objective": "mulcon"}, [[1, 1]], [[1, 1]], r"'mulcon' alone collapses; add a pointwise loss: 'mulcon\+bce'"),
         ({"objective": "mulcon+bce", "max_chunks": 2}, [[1, 1]], [[1, 1]], "cannot read documents in chunks"),
         ({"classifier": "finetune", "finetune_objective": "msc"}, [[1, 1]], [[1, 1]], "must be a pointwise loss"),
+        ({"freeze_layers": 1, "max_chunks": 2}, [[1, 1]], [[1, 1]], "freeze_layers and max_chunks cannot be combined"),
+        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave a layer to train: 2 of 2"),
         ({}, [], [[1, 1]], "there is no document to train on"),
         ({}, [[1, 1]], [], "there is no validation document"),
         ({}, [[0, 0]], [[1, 1]], "no training document carries a label"),
@@ -265,7 +267,10 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"device": "gpu"}, [[1, 1]], [[1, 1]], "no device is called 'gpu'"),
     ],
 )
-def test_what_cannot_end_well_is_refused_before_it_begins(changes, train, validation, message, encoder, tmp_path):
+def test_what_cannot_end_well_is_refused_before_it_begins(
+    changes, train, validation, message, encoder, tmp_path, monkeypatch
+):
+    breaking(monkeypatch, pipeline, "tokenize")
     corpus = Corpus(split_of(train), split_of(validation), split_of([]), ("a", "b"))
     with pytest.raises(ValueError, match=message):
         fit(make_config(encoder, **changes), corpus, tmp_path / "run")

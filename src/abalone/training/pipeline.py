@@ -67,6 +67,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         ranks.told_by_main(enter)
         torch.manual_seed(config.seed)  # before any weight is drawn
         encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
+        # Before all documents are read, so that more layers than there are cost nothing.
+        parts = split_layers(encoder, config.freeze_layers) if config.freeze_layers else None
         config = _within_window(config, encoder, tokenizer)
         if config.learning_rate is None:
             config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
@@ -74,7 +76,10 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
         run = Run(config, train, validation, accelerator, folder, resume, ranks)
         names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
-        encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
+        if parts is None:
+            encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
+        else:
+            encoder, head, history = _train_upper_layers(run, *parts, len(corpus.label_names), names)
         for tracker in accelerator.trackers:
             tracker.finish()
         return _with_decision(run, corpus, encoder, tokenizer, head, history)
@@ -156,6 +161,8 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
     spec = loss_spec(config.objective)
     if spec.takes == "label_embeddings" and config.max_chunks > 1:
         raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
+    if config.freeze_layers and config.max_chunks > 1:
+        raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
     if spec.takes == "label_embeddings" and not spec.joint:
         raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
     if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
@@ -184,8 +191,6 @@ def _train_stages(
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """What the objective asks for: pre-training and then probes or fine-tuning, or one supervised stage."""
     config = run.config
-    if config.freeze_layers:
-        return _train_upper_layers(run, encoder, num_labels, name_features)
     if config.epochs == 0:
         head, _ = linear_evaluation(encoder, run)
         return encoder, head, {}
@@ -205,13 +210,12 @@ def _train_stages(
 
 
 def _train_upper_layers(
-    run: Run, encoder: TextEncoder, num_labels: int, name_features: Tensor | None
+    run: Run, lower: TextEncoder, upper: TextEncoder, num_labels: int, name_features: Tensor | None
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """The same stages on the upper layers, over what the frozen lower ones make of each document once."""
-    lower, upper = split_layers(encoder, run.config.freeze_layers)
     with run.accelerator.autocast():
         train, validation = (FrozenFeed(feed, lower, run.accelerator.device) for feed in (run.train, run.validation))
-    inner = replace(run, config=run.config.replace(freeze_layers=0), train=train, validation=validation)
+    inner = replace(run, train=train, validation=validation)
     upper, head, history = _train_stages(inner, upper, num_labels, name_features)
     return join_layers(lower, upper), head, history
 
