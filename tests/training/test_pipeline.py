@@ -1,10 +1,14 @@
 """The main job as a whole: which stages run, and that a break in any of them costs nothing but time."""
 
 import functools
+import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState, PartialState
 from scipy.sparse import csr_array
 
 import tiny
@@ -281,6 +285,27 @@ def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, t
     predictor = fit(make_config(encoder, epochs=0), corpus, tmp_path)
     for name, value in load_encoder(encoder)[0].state_dict().items():
         assert torch.equal(predictor.encoder.state_dict()[name], value), name
+
+
+@pytest.mark.filterwarnings("ignore:on validation the model .* does not beat tf-idf alone")
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_path, monkeypatch):
+    AcceleratorState._reset_state(reset_partial_state=True)  # of tests before this one
+    of_the_program = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=4)
+
+    def state():
+        kinds = (PartialState, AcceleratorState, GradientState)
+        return random.getstate(), repr(np.random.get_state()), [dict(kind._shared_state) for kind in kinds]
+
+    before, numbers = state(), torch.get_rng_state()
+    settings = make_config(encoder, precision="bf16", objective="msc+bce", lexical=True, neighbours=True)
+    if broken:
+        breaking(monkeypatch, pipeline, "fit_decision")
+    with pytest.raises(BrokenError) if broken else nullcontext():
+        fit(settings, corpus, tmp_path)
+    assert state() == before
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert (of_the_program.mixed_precision, of_the_program.gradient_accumulation_steps) == ("no", 4)
 
 
 def test_a_longer_document_than_the_encoder_reads(encoder, corpus, tmp_path):

@@ -31,7 +31,7 @@ from abalone.model.predictor import Predictor
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
-from abalone.training.processes import join_ranks, make_accelerator
+from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import History, Run, enter_folder, refuse_other_documents
 
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
@@ -49,16 +49,16 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
     refuse_unusable(config, corpus)
-    accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
-    ranks = join_ranks(accelerator)
-    if ranks.count > config.batch_size:
-        warnings.warn(
-            f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
-            "raise batch_size, or launch fewer",
-            stacklevel=3,
-        )
-    refuse_other_documents(ranks, config, corpus)
-    with ExitStack() as held:
+    with left_as_found(config.device), ExitStack() as held:
+        accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
+        ranks = join_ranks(accelerator)
+        if ranks.count > config.batch_size:
+            warnings.warn(
+                f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
+                "raise batch_size, or launch fewer",
+                stacklevel=3,
+            )
+        refuse_other_documents(ranks, config, corpus)
 
         def enter() -> None:
             held.enter_context(alone_in(folder))
