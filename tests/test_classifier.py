@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -17,7 +18,10 @@ from sklearn.pipeline import Pipeline
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.data.alone import InUseError
+from abalone.data.cache import KEPT
 from abalone.recipes import DEFAULT, recipe
+from abalone.training import pipeline, run
 
 LABELS = 5
 NAMES = [f"topic {j}" for j in range(LABELS)]
@@ -376,6 +380,47 @@ def test_longer_than_the_window_is_said(encoder, data):
     texts, labels = data
     with pytest.warns(UserWarning, match="reads at most 64 tokens, so max_length=300 becomes 64"):
         make(encoder, max_length=300, epochs=0).fit(texts, labels)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
+def test_two_fits_in_one_folder_do_not_meet(encoder, data, monkeypatch):
+    texts, labels = data
+    plain, refused = pipeline.load_encoder, []
+
+    def load_encoder(*given):  # the first fit is in its folder now
+        if not refused:
+            with pytest.raises(InUseError, match=r"another process is at work in .*run_folder= of fit") as error:
+                make(encoder).fit(texts, labels)
+            refused.append(error)
+        return plain(*given)
+
+    expected = make(encoder).fit(texts, labels).predict_proba(texts)
+    monkeypatch.setattr(pipeline, "load_encoder", load_encoder)
+    np.testing.assert_array_equal(make(encoder).fit(texts, labels).predict_proba(texts), expected)
+    assert len(refused) == 1
+
+
+def test_what_an_interrupted_fit_leaves_is_forgotten_in_the_end(encoder, data, tmp_path, monkeypatch):
+    texts, labels = data
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_with_decision", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(encoder).fit(texts, labels)
+    (left,) = (tmp_path / "cache" / "runs").iterdir()
+    make(encoder, seed=1).fit(texts, labels)
+    assert left.exists()
+    for old in (*left.iterdir(), left):
+        os.utime(old, (time.time() - KEPT - 60,) * 2)
+    make(encoder, seed=1).fit(texts, labels)
+    assert not left.exists()
+
+
+def test_the_texts_are_read_once_to_know_whose_run_it_is(encoder, data, tmp_path, monkeypatch):
+    texts, labels = data
+    plain, passes = run.fingerprint, []
+    monkeypatch.setattr(run, "fingerprint", lambda *given: passes.append(given) or plain(*given))
+    make(encoder, epochs=0).fit(texts, labels, run_folder=tmp_path / "run")
+    assert len(passes) == 1
 
 
 def test_a_fit_leaves_no_checkpoints_behind(encoder, data, tmp_path):

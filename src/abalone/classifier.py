@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from abalone.config import SETTINGS, Config, refuse_unknown
-from abalone.data.cache import cache_dir
+from abalone.data.alone import remove_unless_in_use
+from abalone.data.cache import cache_entry
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
-from abalone.data.partial import remove_folder
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.launch import is_main
@@ -88,7 +88,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             validation: texts and labels to choose checkpoints and thresholds on; without it a tenth of the
                 documents is set aside, so that every label keeps its share.
             label_names: names of the columns of a 0/1 matrix. Without them `predict` answers with a 0/1 matrix too.
-            run_folder: where checkpoints go while training; by default a folder of the cache, removed at the end.
+            run_folder: where checkpoints go while training, and stay; by default a folder of the cache, which is
+                removed when training is done. What a run that was interrupted leaves there is kept for 30 days.
             resume: go on where an interrupted `fit` with the same data and settings stopped.
         """
         corpus = corpus_of(texts, labels, validation, label_names=label_names, seed=self.seed)
@@ -107,8 +108,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         config = self._config()
         # The default is found again by an interrupted run with the same data and settings.
-        own = cache_dir() / "runs" / fingerprint(config, corpus)[:16]
-        folder = own if run_folder is None else Path(run_folder)
+        folder = cache_entry("runs", fingerprint(config, corpus)[:16]) if run_folder is None else Path(run_folder)
         advice = "Call fit again with the same data and settings, and resume=True."
         with told_to_stop(), _warnings_of_main_only():
             try:
@@ -124,7 +124,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 alone.add_note(advice)
                 raise alone from lost
         if run_folder is None and is_main():
-            remove_folder(folder)
+            remove_unless_in_use(folder)
         return self
 
     def _config(self) -> Config:

@@ -108,6 +108,7 @@ class Config:
 
 
 SETTINGS = tuple(field.name for field in fields(Config))
+OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

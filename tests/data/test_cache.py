@@ -20,13 +20,14 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     assert cache_dir() == Path.home() / ".cache" / "abalone"
 
 
-KEYS = [f"{number:032x}" for number in range(4)]
+KEYS = [f"{number:016x}" for number in range(4)]
 MONTH = 31 * 24 * 60 * 60
 
 
 def unused(path: Path, seconds: float = MONTH) -> None:
-    """As if nobody had asked for it in that time."""
-    os.utime(path, (time.time() - seconds,) * 2)
+    """As if nobody had asked for it in that time, or written in it."""
+    for old in (*(path.iterdir() if path.is_dir() else ()), path):
+        os.utime(old, (time.time() - seconds,) * 2)
 
 
 @pytest.fixture
@@ -60,6 +61,15 @@ def test_a_new_entry_makes_what_nobody_uses_go(cached):
     assert not cache_entry("things", "f" * 64).exists()
     assert {path.name for path in cached.iterdir()} == {f"{KEYS[0]}.safetensors", KEYS[1], "notes.txt"}
     assert other.exists()
+
+
+def test_a_run_that_trains_for_longer_than_a_month_stays(cached):
+    checkpoints = cached / KEYS[1] / "training"
+    checkpoints.mkdir()
+    unused(cached / KEYS[1])
+    make(checkpoints / "resume.safetensors")
+    cache_entry("things", "f" * 64)
+    assert [path.name for path in cached.iterdir()] == [KEYS[1]]
 
 
 def test_what_is_younger_than_a_month_stays(cached):

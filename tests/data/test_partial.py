@@ -51,7 +51,7 @@ def test_it_goes_with_its_writer(kind, tmp_path):
 
 
 def test_of_a_file_system_without_locks_age_tells(tmp_path, monkeypatch):
-    monkeypatch.setattr(partial, "_lock", lambda descriptor: False)
+    monkeypatch.setattr(partial, "lock", lambda descriptor: False)
     for name in ("old", "young"):
         (tmp_path / f".{name}{PARTIAL}").mkdir()
         (tmp_path / f".{name}{PARTIAL}" / "half").touch()
@@ -63,19 +63,19 @@ def test_of_a_file_system_without_locks_age_tells(tmp_path, monkeypatch):
 @pytest.mark.parametrize("make", [partial_file, partial_folder])
 @pytest.mark.skipif(os.name != "posix", reason="locks")
 def test_taken_for_abandoned_before_it_is_locked_it_is_made_again(make, tmp_path, monkeypatch):
-    lock, seen = partial._lock, []
+    lock, seen = partial.lock, []
 
     def too_late(descriptor: int | None) -> bool:
         seen.append(descriptor)
         if len(seen) == 1:
-            monkeypatch.setattr(partial, "_lock", lock)
+            monkeypatch.setattr(partial, "lock", lock)
             remove_abandoned(tmp_path)  # somebody else, in the moment between making and locking
-            monkeypatch.setattr(partial, "_lock", too_late)
+            monkeypatch.setattr(partial, "lock", too_late)
         return lock(descriptor)
 
-    monkeypatch.setattr(partial, "_lock", too_late)
+    monkeypatch.setattr(partial, "lock", too_late)
     with make(tmp_path / "result"):
-        monkeypatch.setattr(partial, "_lock", lock)
+        monkeypatch.setattr(partial, "lock", lock)
         assert len(names(tmp_path)) == 1
         remove_abandoned(tmp_path)
         assert len(names(tmp_path)) == 1

@@ -2,17 +2,20 @@
 
 import json
 import multiprocessing
+import os
+import time
 
 import pytest
 from made_up_runs import corpus, record
 
 from abalone.config import Config
+from abalone.data.cache import KEPT, cache_dir
 from abalone.experiments import runner, work, workers
 from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Run, wanted_runs
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import ABLATION, COMPARISON
-from abalone.experiments.runner import alone_in, execute
+from abalone.experiments.runner import execute
 
 GRID = Grid(seeds=(0, 1), learning_rates=(1e-3,), epochs=1).capped()
 TUNED = COMPARISON.only(["L_MSC-FT"])
@@ -144,33 +147,6 @@ def test_an_interruption_is_no_failure(results, trained, monkeypatch):
     assert not results.path.exists()
 
 
-def test_one_command_a_folder(tmp_path):
-    with (
-        alone_in(tmp_path / "out"),
-        pytest.raises(ValueError, match="another process is filling"),
-        alone_in(tmp_path / "out"),
-    ):
-        pass
-    with alone_in(tmp_path / "out"):
-        pass
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_lock_that_is_removed_while_it_is_taken_keeps_nobody_out_and_is_taken_anew(tmp_path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    plain, tries = fcntl.flock, []
-
-    def flock(file, how):
-        if not tries:  # the one before leaves between our opening and our locking
-            (tmp_path / runner.LOCK).unlink()
-        tries.append(file)
-        return plain(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with alone_in(tmp_path), pytest.raises(ValueError, match="another process is filling"), alone_in(tmp_path):
-        pass
-
-
 def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):
     run = wanted_runs([TUNED], GRID, BASE, Results(tmp_path / RESULTS, "corpus"))[0]
 
@@ -194,13 +170,31 @@ def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, tr
     assert (other.run.row, other.again) == ("L_MSC", True)
 
 
+def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
+    run = Run("L_MSC", BASE, keep_encoder=True)
+    old, new = (work.Task(run, key, tmp_path) for key in ("old", "new"))
+    places = [old.folder, old.encoder_folder]
+    for place in places:
+        place.mkdir(parents=True)
+        os.utime(place, (time.time() - KEPT - 60,) * 2)
+    assert [old.folder, old.encoder_folder] == places  # asked for, and hence young again
+    assert not new.folder.exists()
+    assert not new.encoder_folder.exists()
+    assert all(place.exists() for place in places)
+    for place in places:
+        os.utime(place, (time.time() - KEPT - 60,) * 2)
+    assert not new.folder.exists()
+    assert not new.encoder_folder.exists()
+    assert not any(place.exists() for place in places)
+
+
 def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
     monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
     lines: list[str] = []
     go(results, jobs=2, tell=lines.append)
     told = [line for line in lines if workers.LOG in line]
     assert told == lines[:1]
-    assert str(work.cache_dir() / "experiments" / "runs") in told[0]
+    assert str(cache_dir() / "experiments" / "runs") in told[0]
     go(results, jobs=2, tell=lines.append)  # nothing is left to do
     assert [line for line in lines if workers.LOG in line] == told
 

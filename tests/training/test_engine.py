@@ -118,6 +118,20 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
     assert losses[0] == losses[1]
 
 
+def test_the_time_of_an_epoch_is_that_before_a_break_too(encoder_folder, feed, tmp_path):
+    slow = make_objective(encoder_folder)
+    after_step = slow.after_step
+
+    def take_time():
+        after_step()
+        time.sleep(0.3)
+
+    slow.after_step = take_time
+    run_until(2, slow, feed, tmp_path)
+    standing = run(make_objective(encoder_folder), feed, tmp_path, resume=True)
+    assert standing.history[0]["seconds"] > 0.6
+
+
 @pytest.mark.parametrize("stop_at", [9, 13, 17])
 def test_with_a_damaged_checkpoint_it_goes_on_from_the_one_before_to_the_bit(stop_at, encoder_folder, feed, tmp_path):
     whole = make_objective(encoder_folder)

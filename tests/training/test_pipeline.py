@@ -1,10 +1,14 @@
 """The main job as a whole: which stages run, and that a break in any of them costs nothing but time."""
 
 import functools
+import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState, PartialState
 from scipy.sparse import csr_array
 
 import tiny
@@ -258,6 +262,8 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"objective": "mulcon"}, [[1, 1]], [[1, 1]], r"'mulcon' alone collapses; add a pointwise loss: 'mulcon\+bce'"),
         ({"objective": "mulcon+bce", "max_chunks": 2}, [[1, 1]], [[1, 1]], "cannot read documents in chunks"),
         ({"classifier": "finetune", "finetune_objective": "msc"}, [[1, 1]], [[1, 1]], "must be a pointwise loss"),
+        ({"freeze_layers": 1, "max_chunks": 2}, [[1, 1]], [[1, 1]], "freeze_layers and max_chunks cannot be combined"),
+        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave a layer to train: 2 of 2"),
         ({}, [], [[1, 1]], "there is no document to train on"),
         ({}, [[1, 1]], [], "there is no validation document"),
         ({}, [[0, 0]], [[1, 1]], "no training document carries a label"),
@@ -265,7 +271,10 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"device": "gpu"}, [[1, 1]], [[1, 1]], "no device is called 'gpu'"),
     ],
 )
-def test_what_cannot_end_well_is_refused_before_it_begins(changes, train, validation, message, encoder, tmp_path):
+def test_what_cannot_end_well_is_refused_before_it_begins(
+    changes, train, validation, message, encoder, tmp_path, monkeypatch
+):
+    breaking(monkeypatch, pipeline, "tokenize")
     corpus = Corpus(split_of(train), split_of(validation), split_of([]), ("a", "b"))
     with pytest.raises(ValueError, match=message):
         fit(make_config(encoder, **changes), corpus, tmp_path / "run")
@@ -276,6 +285,27 @@ def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, t
     predictor = fit(make_config(encoder, epochs=0), corpus, tmp_path)
     for name, value in load_encoder(encoder)[0].state_dict().items():
         assert torch.equal(predictor.encoder.state_dict()[name], value), name
+
+
+@pytest.mark.filterwarnings("ignore:on validation the model .* does not beat tf-idf alone")
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_path, monkeypatch):
+    AcceleratorState._reset_state(reset_partial_state=True)  # of tests before this one
+    of_the_program = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=4)
+
+    def state():
+        kinds = (PartialState, AcceleratorState, GradientState)
+        return random.getstate(), repr(np.random.get_state()), [dict(kind._shared_state) for kind in kinds]
+
+    before, numbers = state(), torch.get_rng_state()
+    settings = make_config(encoder, precision="bf16", objective="msc+bce", lexical=True, neighbours=True)
+    if broken:
+        breaking(monkeypatch, pipeline, "fit_decision")
+    with pytest.raises(BrokenError) if broken else nullcontext():
+        fit(settings, corpus, tmp_path)
+    assert state() == before
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert (of_the_program.mixed_precision, of_the_program.gradient_accumulation_steps) == ("no", 4)
 
 
 def test_a_longer_document_than_the_encoder_reads(encoder, corpus, tmp_path):

@@ -1,15 +1,17 @@
-"""A run folder that somebody has edited or damaged."""
+"""A run folder that somebody has edited or damaged, or uses for something else."""
 
 import made_up_runs
 import pytest
 
 from abalone.config import Config
-from abalone.training.run import IDENTITY, enter_folder
+from abalone.data.partial import PARTIAL
+from abalone.training.generations import BEFORE, EPOCH, RESUME
+from abalone.training.run import IDENTITY, STAGES, enter_folder, holds_run
+
+DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
-)
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_identity_is_told(tmp_path, content):
     corpus = made_up_runs.corpus()
     enter_folder(tmp_path, Config(), corpus, resume=False)
@@ -17,3 +19,48 @@ def test_a_damaged_identity_is_told(tmp_path, content):
     (tmp_path / IDENTITY).write_bytes(content)
     with pytest.raises(ValueError, match=r"run\.json is damaged, so whose run this is cannot be told: start anew"):
         enter_folder(tmp_path, Config(), corpus, resume=True)
+
+
+def test_a_run_is_known_by_its_documents_and_settings(tmp_path):
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus())
+    enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
+    assert holds_run(tmp_path, Config(device="cpu"), made_up_runs.corpus())
+    assert not holds_run(tmp_path, Config(seed=1), made_up_runs.corpus())
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus(60))
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_identity_is_no_run(tmp_path, content):
+    (tmp_path / IDENTITY).write_bytes(content)
+    assert not holds_run(tmp_path, Config(), made_up_runs.corpus())
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("identity", [None, b"{}"])  # whose name another program may use too
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_is_somebody_elses_is_never_removed(tmp_path, stage, identity, resume):
+    precious = tmp_path / stage / "years.csv"
+    precious.parent.mkdir()
+    precious.write_text("of work")
+    if identity is not None:
+        (tmp_path / IDENTITY).write_bytes(identity)
+    with pytest.raises((FileExistsError, ValueError), match=r"holds something else|start anew"):
+        enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=resume)
+    assert precious.read_text() == "of work"
+    assert (tmp_path / IDENTITY).exists() == (identity is not None)
+
+
+def test_a_file_with_the_name_of_a_stage_is_told(tmp_path):
+    (tmp_path / "training").touch()
+    with pytest.raises(FileExistsError, match="training, where checkpoints go, holds something else"):
+        enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
+
+
+def test_what_an_earlier_run_has_left_is_removed(tmp_path):
+    left = [tmp_path / "training" / name for name in (RESUME, BEFORE, EPOCH.format(3), f".{RESUME}.0a{PARTIAL}")]
+    left[0].parent.mkdir()
+    for file in left:
+        file.touch()
+    (tmp_path / "log.txt").touch()
+    enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
+    assert {path.name for path in tmp_path.iterdir()} == {IDENTITY, "log.txt"}

@@ -81,7 +81,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """Train and write; checkpoints lie beside the model folder until it is there."""
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
-    from abalone.data.partial import remove_folder
+    from abalone.data.alone import remove_unless_in_use
     from abalone.model.folder import refuse_foreign
     from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop
@@ -107,7 +107,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         except RankLostError as lost:
             raise RankLostError(f"{lost}\n  {advice}") from None
     if is_main():
-        remove_folder(run_folder)
+        remove_unless_in_use(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from abalone.data.partial import DAY, named_if_full, partial_file, partial_folder, remove_folder, sync, sync_tree
 
 KEPT = 30 * DAY  # seconds without use
-ENTRY = re.compile(r"[0-9a-f]{32,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
+ENTRY = re.compile(r"[0-9a-f]{16,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
 
 
 def cache_dir() -> Path:
@@ -46,8 +46,13 @@ def _remove_unused(folder: Path) -> None:
     with suppress(OSError):
         for path in folder.iterdir():
             with suppress(OSError):
-                if ENTRY.fullmatch(path.name) and time.time() - path.stat().st_mtime > KEPT:
+                if ENTRY.fullmatch(path.name) and time.time() - _last_use(path) > KEPT:
                     remove_folder(path) if path.is_dir() else path.unlink()
+
+
+def _last_use(path: Path) -> float:
+    """When an entry was asked for, or something was written in it: a run may train for longer than entries are kept."""
+    return max(used.stat().st_mtime for used in (path, *path.glob("*")))
 
 
 @contextmanager

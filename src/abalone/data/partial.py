@@ -74,16 +74,21 @@ def remove_abandoned(folder: Path) -> None:
         # Another process may be cleaning up as well; and one that writes has the lock, which is an `OSError` too.
         # Where a file system has no locks, age tells: nothing takes a day to write.
         with suppress(OSError), _opened(left) as descriptor:
-            if _lock(descriptor) or time.time() - left.stat().st_mtime > DAY:
+            if lock(descriptor) or time.time() - left.stat().st_mtime > DAY:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder, if it is there, so that nobody ever finds a part of it."""
     if folder.is_dir():
-        leaving = _partial_name(folder)
-        folder.rename(leaving)
-        shutil.rmtree(leaving, ignore_errors=True)
+        shutil.rmtree(abandoned(folder), ignore_errors=True)
+
+
+def abandoned(folder: Path) -> Path:
+    """Take a folder's name away, and return what it has instead: one for whoever cleans up."""
+    leaving = _partial_name(folder)
+    folder.rename(leaving)
+    return leaving
 
 
 def take_place(new: Path, folder: Path) -> None:
@@ -152,7 +157,7 @@ def _opened(path: Path) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _lock(descriptor: int | None) -> bool:
+def lock(descriptor: int | None) -> bool:
     """Lock it for this process; False where there are no locks, `BlockingIOError` where somebody else has it."""
     if descriptor is None:
         return False
@@ -170,7 +175,7 @@ def _lock(descriptor: int | None) -> bool:
 def _is_ours(partial: Path, descriptor: int | None) -> bool:
     """Lock what was just made; False if somebody took it for abandoned in the moment before the lock."""
     try:
-        _lock(descriptor)
+        lock(descriptor)
     except BlockingIOError:
         return False
     return partial.exists()

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from abalone.config import Config
+from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.shapes import LARGEST
-
-UNIMPORTANT = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
 def run_key(config: Mapping[str, Any], starts_from: Mapping[str, Any] | None, corpus: str) -> str:
@@ -36,7 +34,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
 
 def _settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     default = Config().to_dict()
-    settings = {name: stored.get(name, value) for name, value in default.items() if name not in UNIMPORTANT}
+    settings = {name: stored.get(name, value) for name, value in default.items() if name not in OF_THE_MACHINE}
     for name, value in settings.items():
         if isinstance(default[name], float) and isinstance(value, int) and abs(value) < LARGEST:
             settings[name] = float(value)  # who writes 0 means 0.0

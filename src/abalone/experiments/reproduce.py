@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from abalone.config import Config
+from abalone.data.alone import alone_in
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.experiments.ablation import ablation_details
@@ -16,7 +17,7 @@ from abalone.experiments.imbalance import FINDS, FORCES, finding, force_by_label
 from abalone.experiments.layout import Table, Value, write
 from abalone.experiments.results import RESULTS, Results
 from abalone.experiments.rows import EXPERIMENTS, Experiment
-from abalone.experiments.runner import Outcome, alone_in, execute
+from abalone.experiments.runner import Outcome, execute
 from abalone.experiments.tables import (
     ablation_tables,
     clustering_table,

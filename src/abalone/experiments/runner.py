@@ -1,11 +1,8 @@
 """Runs whatever is wanted and not yet done, several at once, and keeps what is finished."""
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from abalone.data.corpus import Corpus
 from abalone.data.partial import remove_folder
@@ -14,8 +11,6 @@ from abalone.experiments.results import Record, Results
 from abalone.experiments.rows import ROWS
 from abalone.experiments.work import Task
 from abalone.experiments.workers import LOG, Failure, make_workers
-
-LOCK = ".lock"
 
 
 @dataclass
@@ -131,37 +126,3 @@ def _in_words(task: Task, made: Record) -> str:
     again = " (again, for its encoder)" if task.again else ""
     f1 = f"micro-F1 {100 * scores['micro_f1']:.2f}, macro-F1 {100 * scores['macro_f1']:.2f}"
     return f"{task.run}{again}: {f1} on validation; {made['seconds']:.0f} s"
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keep a second command out of the folder while this one works in it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # a system without file locks has to do without
-        yield
-        return
-    path, entered = folder / LOCK, False
-    while not entered:
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"another process is filling {folder}; wait for it, or give another --output"
-                ) from None
-            # Whoever leaves removes the file: opened before that and locked after it, it keeps nobody out any more.
-            if entered := _is_at(path, lock.fileno()):
-                try:
-                    yield
-                finally:
-                    with suppress(OSError):
-                        path.unlink()
-
-
-def _is_at(path: Path, opened: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(opened))
-    except FileNotFoundError:
-        return False

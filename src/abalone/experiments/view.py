@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from abalone.config import Config
+from abalone.config import OF_THE_MACHINE, Config
 from abalone.experiments.corpus_card import CorpusCard
 from abalone.experiments.grid import Grid, Point, choose, planned_runs, points
-from abalone.experiments.identity import UNIMPORTANT, encoder_name
+from abalone.experiments.identity import encoder_name
 from abalone.experiments.layout import Value
 from abalone.experiments.results import Record, Results
 from abalone.experiments.rows import Experiment, Row
@@ -108,7 +108,7 @@ class View:
             bold: whether it sets the best in bold.
         """
         default, base = Config().to_dict(), self.base.to_dict()
-        silent = {"encoder", "pooling", "seed", *UNIMPORTANT}
+        silent = {"encoder", "pooling", "seed", *OF_THE_MACHINE}
         changed = [f"{name} {base[name]}" for name in base if name not in silent and base[name] != default[name]]
         sentences = []
         if any(row.kind != "lexical" for row in experiment.rows):

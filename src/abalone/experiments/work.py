@@ -1,7 +1,6 @@
 """One run from beginning to end: train, or go on training; score; describe."""
 
 import gc
-import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from abalone.config import Config
-from abalone.data.cache import build_once, cache_dir
+from abalone.data.cache import build_once, cache_entry
 from abalone.data.corpus import Corpus
 from abalone.evaluation.clustering import cluster_by_combination
 from abalone.evaluation.decision import fit_decision
@@ -55,12 +54,12 @@ class Task:
     @property
     def folder(self) -> Path:
         """Where its checkpoints lie until it is finished: commands with other outputs may be at the same run."""
-        return cache_dir() / "experiments" / "runs" / short_name([self.key, self.encoder, str(self.output)])
+        return cache_entry("experiments/runs", short_name([self.key, self.encoder, str(self.output)]))
 
     @property
     def encoder_folder(self) -> Path:
         """Where its encoder lies when it is finished, for fine-tuning to start from; all outputs share it."""
-        return cache_dir() / "experiments" / "encoders" / short_name([self.key, self.encoder])
+        return cache_entry("experiments/encoders", short_name([self.key, self.encoder]))
 
 
 def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
@@ -81,6 +80,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
             measured = _lexical(corpus, config, frequencies)
         else:
             measured = _neural(task, corpus, frequencies)
+    earlier = measured.pop("earlier")  # seconds of training before a break
     record: Record = {
         "row": task.run.row,
         "seed": config.seed,
@@ -90,7 +90,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
         "corpus": {"name": corpus.name, "fingerprint": corpus_key},
         **measured,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(earlier + time.monotonic() - started, 1),
         "jobs": jobs,
         "machine": machine(config.device),
         "versions": versions(),
@@ -106,17 +106,19 @@ def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[st
     model = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
     model.calibrate(corpus.validation.texts, corpus.validation.labels)
     logits = {name: model.scores(split.texts) for name, split in corpus.splits() if name != "train"}
-    return {"scores": scores_at_cuts(logits, corpus, frequencies, config), "resumed": False}
+    return {"scores": scores_at_cuts(logits, corpus, frequencies, config), "resumed": False, "earlier": 0.0}
 
 
 def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, Any]:
     from abalone.model.encoder import quiet_transformers
     from abalone.training.pipeline import fit
+    from abalone.training.run import holds_run, seconds_trained
 
     config = task.run.config
     if task.starts_from is not None:
         config = config.replace(encoder=str(task.starts_from))
-    resume = _can_resume(task.folder, config, corpus)
+    resume = holds_run(task.folder, config, corpus)
+    earlier = seconds_trained(task.folder) if resume else 0.0
     predictor = fit(config, corpus, task.folder, resume=resume)
     if task.run.keep_encoder:
 
@@ -136,18 +138,8 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
         "epochs_run": len(epochs),
         "training_seconds": round(sum(epoch.get("seconds", 0.0) for epoch in epochs), 1),
         "resumed": resume,
+        "earlier": earlier,
     }
-
-
-def _can_resume(folder: Path, config: Config, corpus: Corpus) -> bool:
-    """Whether an earlier attempt at this very run lies in its folder."""
-    from abalone.training.run import IDENTITY, fingerprint
-
-    try:
-        stored = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return bool(stored == fingerprint(config, corpus))
 
 
 def scores_at_cuts(

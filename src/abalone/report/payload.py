@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone import __version__
+from abalone.config import OF_THE_MACHINE
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
 from abalone.evaluation.groups import THIRDS
 from abalone.evaluation.metrics import evaluate, per_label
@@ -21,7 +22,6 @@ from abalone.report.map import document_map
 from abalone.report.runs import Answers, Documents, ReportedRun
 
 LIKELY = 5  # labels of a document to read that are shown with their probability, beside those meant or given
-OPEN_SETTINGS = ("device", "checkpoint_seconds", "tensorboard")  # of the machine, not of the model
 
 
 def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _of_run(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
     return {
         "name": run.name,
         "corpus": run.story.get("corpus", ""),
-        "settings": {name: value for name, value in run.config.items() if name not in OPEN_SETTINGS},
+        "settings": {name: value for name, value in run.config.items() if name not in OF_THE_MACHINE},
         "statistics": statistics,
         "mixture": dict(run.decision.mixture.weights),
         "history": learning_curves(run.story),

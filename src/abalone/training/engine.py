@@ -58,7 +58,7 @@ class Standing:
     batch: int = 0  # batches done in this epoch
     step: int = 0  # optimiser steps done
     loss_sum: float = 0.0  # over this epoch's documents
-    seconds: float = 0.0  # of this epoch
+    seconds: float = 0.0  # of this epoch, those before a break too
     comparable: bool = True  # whether this epoch's loss can be: against a queue that fills up it is lower
     best: dict[str, float] = field(default_factory=dict)
     best_epoch: dict[str, int] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class _Training:
             accumulation=plan.accumulation,
         )
         self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)
-        self._saved_at = time.monotonic()
+        self._saved_at = self._timed_at = time.monotonic()
         torch.manual_seed(plan.seed)
 
     @property
@@ -151,7 +151,7 @@ class _Training:
         if standing.batch == 0:
             standing.comparable = self.objective.queue is None or self.objective.queue.full
         self.step.begin(standing.batch, standing.loss_sum)
-        started = time.monotonic()
+        self._timed_at = time.monotonic()
         with EpochBar(f"{self.title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
             for batch in ready_batches(self.documents, batches[standing.batch :], device, self.ranks):
                 group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
@@ -169,7 +169,6 @@ class _Training:
                 if update:
                     self.save_if_due(interruption, f"step {standing.step}")
         self.look()
-        standing.seconds += time.monotonic() - started
 
     def end_epoch(self, measure: Callable[[], dict[str, float]]) -> None:
         """Measure, and keep the weights where a measure is the best so far."""
@@ -201,6 +200,9 @@ class _Training:
         """See what the device has come to: now and then, and before anything is saved."""
         tally = self.step.read()
         self.standing.loss_sum = tally.loss_sum
+        now = time.monotonic()
+        self.standing.seconds += now - self._timed_at
+        self._timed_at = now
         for batch, what in ((tally.wrong_loss, "loss"), (tally.wrong_gradient, "gradient")):
             if batch is not None:
                 self._refuse(f"the {what} is no number", batch)

@@ -4,11 +4,13 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from abalone.data.partial import PARTIAL
 from abalone.training.checkpoint import DamagedError, check_tensors, load_tensors, save_tensors
 from abalone.training.snapshot import Snapshot
 
@@ -20,6 +22,14 @@ EPOCH = "epoch-{}.safetensors"  # what a finished model is made from, after so m
 def has_checkpoint(folder: Path) -> bool:
     """Whether a stage has been saved in `folder`."""
     return any((folder / name).exists() for name in (RESUME, BEFORE))
+
+
+def holds_something_else(folder: Path) -> bool:
+    """Whether what is at that name is not, or not only, the checkpoints of a stage."""
+    if not folder.is_dir():
+        return folder.exists()
+    ours = (RESUME, BEFORE, EPOCH.format("*"), f".*{PARTIAL}")
+    return not all(any(fnmatch(path.name, name) for name in ours) for path in folder.iterdir())
 
 
 class Checkpoints:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
+from abalone.data.alone import alone_in
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.tokens import tokenize
@@ -29,7 +31,7 @@ from abalone.model.predictor import Predictor
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
-from abalone.training.processes import join_ranks, make_accelerator
+from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import History, Run, enter_folder, refuse_other_documents
 
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
@@ -47,33 +49,56 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
     refuse_unusable(config, corpus)
-    accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
-    ranks = join_ranks(accelerator)
-    if ranks.count > config.batch_size:
-        warnings.warn(
-            f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
-            "raise batch_size, or launch fewer",
-            stacklevel=3,
-        )
-    refuse_other_documents(ranks, config, corpus)
-    ranks.told_by_main(lambda: enter_folder(folder, config, corpus, resume=resume))
-    torch.manual_seed(config.seed)  # before any weight is drawn
-    encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
-    config = _within_window(config, encoder, tokenizer)
-    if config.learning_rate is None:
-        config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
-    with ranks.first_here_goes_first():  # the others then find the tokens in the cache
-        train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
-    run = Run(config, train, validation, accelerator, folder, resume, ranks)
-    names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
-    encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
-    for tracker in accelerator.trackers:
-        tracker.finish()
+    with left_as_found(config.device), ExitStack() as held:
+        accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
+        ranks = join_ranks(accelerator)
+        if ranks.count > config.batch_size:
+            warnings.warn(
+                f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
+                "raise batch_size, or launch fewer",
+                stacklevel=3,
+            )
+        refuse_other_documents(ranks, config, corpus)
 
+        def enter() -> None:
+            held.enter_context(alone_in(folder))
+            enter_folder(folder, config, corpus, resume=resume)
+
+        ranks.told_by_main(enter)
+        torch.manual_seed(config.seed)  # before any weight is drawn
+        encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
+        # Before all documents are read, so that more layers than there are cost nothing.
+        parts = split_layers(encoder, config.freeze_layers) if config.freeze_layers else None
+        config = _within_window(config, encoder, tokenizer)
+        if config.learning_rate is None:
+            config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
+        with ranks.first_here_goes_first():  # the others then find the tokens in the cache
+            train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
+        run = Run(config, train, validation, accelerator, folder, resume, ranks)
+        names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
+        if parts is None:
+            encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
+        else:
+            encoder, head, history = _train_upper_layers(run, *parts, len(corpus.label_names), names)
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        return _with_decision(run, corpus, encoder, tokenizer, head, history)
+
+
+def _with_decision(
+    run: Run,
+    corpus: Corpus,
+    encoder: TextEncoder,
+    tokenizer: PreTrainedTokenizerBase,
+    head: LinearHead,
+    history: dict[str, History],
+) -> Predictor:
+    """The finished model: what was trained, experts to mix in, and the decision, fitted on validation."""
+    config, device, ranks = run.config, run.accelerator.device, run.ranks
     # In the precision in which texts will be read later: what is fitted here must fit there. Encoding is shared by
     # all ranks; the rest is the same on each, and takes no longer than on one.
     half = reading_precision(config.precision)
-    val_embeddings = embed(encoder, validation, accelerator.device, "Encoding validation", half=half, ranks=ranks)
+    val_embeddings = embed(encoder, run.validation, device, "Encoding validation", half=half, ranks=ranks)
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if config.lexical:
@@ -81,8 +106,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
-        embeddings = embed(encoder, train, accelerator.device, "Encoding the neighbours", half=half, ranks=ranks)
-        neighbours = NearestNeighbours(half=True, device=str(accelerator.device)).fit(embeddings, corpus.train.labels)
+        embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
+        neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
@@ -115,7 +140,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
                 f"({baseline['macro_f1']:.3f}): {advice}, or use the tf-idf model",
-                stacklevel=3,
+                stacklevel=4,
             )
     used = decision.mixture.used
     return Predictor(
@@ -136,6 +161,8 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
     spec = loss_spec(config.objective)
     if spec.takes == "label_embeddings" and config.max_chunks > 1:
         raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
+    if config.freeze_layers and config.max_chunks > 1:
+        raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
     if spec.takes == "label_embeddings" and not spec.joint:
         raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
     if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
@@ -164,8 +191,6 @@ def _train_stages(
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """What the objective asks for: pre-training and then probes or fine-tuning, or one supervised stage."""
     config = run.config
-    if config.freeze_layers:
-        return _train_upper_layers(run, encoder, num_labels, name_features)
     if config.epochs == 0:
         head, _ = linear_evaluation(encoder, run)
         return encoder, head, {}
@@ -185,13 +210,12 @@ def _train_stages(
 
 
 def _train_upper_layers(
-    run: Run, encoder: TextEncoder, num_labels: int, name_features: Tensor | None
+    run: Run, lower: TextEncoder, upper: TextEncoder, num_labels: int, name_features: Tensor | None
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """The same stages on the upper layers, over what the frozen lower ones make of each document once."""
-    lower, upper = split_layers(encoder, run.config.freeze_layers)
     with run.accelerator.autocast():
         train, validation = (FrozenFeed(feed, lower, run.accelerator.device) for feed in (run.train, run.validation))
-    inner = replace(run, config=run.config.replace(freeze_layers=0), train=train, validation=validation)
+    inner = replace(run, train=train, validation=validation)
     upper, head, history = _train_stages(inner, upper, num_labels, name_features)
     return join_layers(lower, upper), head, history
 

@@ -2,11 +2,13 @@
 
 import atexit
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, PartialState
+from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from abalone.config import Precision
 from abalone.device import choose_device, cpu_is_faster_in_bf16
@@ -14,6 +16,25 @@ from abalone.launch import launched
 from abalone.ranks import ALONE, Ranks, leave
 
 _ACCELERATE_NAMES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+
+
+@contextmanager
+def left_as_found(device: str) -> Iterator[None]:
+    """Give the program that calls us its random numbers back, and its own `Accelerator` what all of them share.
+
+    Args:
+        device: where the work is done meanwhile, as for `make_accelerator`.
+    """
+    kind = choose_device(device).type
+    # A seed reaches every GPU; but to ask one for its state would start it.
+    gpus = torch.cuda.device_count() if kind == "cuda" or torch.cuda.is_initialized() else 0
+    with ExitStack() as put_back, torch.random.fork_rng(range(gpus)):
+        if kind == "mps":
+            put_back.callback(torch.mps.set_rng_state, torch.mps.get_rng_state())
+        for state in (PartialState, AcceleratorState, GradientState):
+            put_back.callback(state._shared_state.update, dict(state._shared_state))
+            put_back.callback(state._shared_state.clear)  # which comes first, as the last is called first
+        yield
 
 
 def make_accelerator(

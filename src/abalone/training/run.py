@@ -3,6 +3,7 @@
 import hashlib
 import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,21 +11,21 @@ from typing import Any, cast
 from accelerate import Accelerator
 from torch import Tensor
 
-from abalone.config import Config
+from abalone.config import OF_THE_MACHINE, Config
+from abalone.data.alone import LOCK
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.ranks import ALONE, Ranks
-from abalone.training.engine import Plan
-from abalone.training.generations import Checkpoints, has_checkpoint
+from abalone.training.engine import Plan, Standing
+from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.objectives import Objective
 
 History = list[dict[str, float]]  # one entry an epoch
 
 STAGES = ("pretraining", "training", "finetuning")
 IDENTITY = "run.json"
-FREE_TO_CHANGE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Run:
 
 def fingerprint(config: Config, corpus: Corpus) -> str:
     """The same for the same data and settings, and for nothing else."""
-    settings = {name: value for name, value in config.to_dict().items() if name not in FREE_TO_CHANGE}
+    settings = {name: value for name, value in config.to_dict().items() if name not in OF_THE_MACHINE}
     digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
     for split in (corpus.train, corpus.validation):
         digest.update(split.labels.indptr.tobytes() + split.labels.indices.tobytes())
@@ -108,6 +109,12 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     if resume and file.is_file():
         _refuse_another_run(folder, _stored_identity(file), identity)
         return
+    for stage in STAGES:
+        if holds_something_else(folder / stage):
+            raise FileExistsError(
+                f"{folder / stage}, where checkpoints go, holds something else, which would be lost: "
+                "give another run_folder (with the command, another --output)"
+            )
     if resume:
         warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
     # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
@@ -120,12 +127,32 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
         stream.write(json.dumps(identity).encode())
 
 
+def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
+    """Whether an earlier attempt at this very run lies in its folder."""
+    try:
+        stored = _stored_identity(folder / IDENTITY)
+    except (OSError, ValueError):
+        return False
+    return bool(stored["fingerprint"] == fingerprint(config, corpus))
+
+
+def seconds_trained(folder: Path) -> float:
+    """How long the epochs of a run have taken so far, as the checkpoints in its folder tell."""
+    seconds = 0.0
+    for stage in STAGES:
+        if has_checkpoint(folder / stage):
+            with suppress(ValueError):  # damaged: told when the run goes on
+                standing = Standing(**Checkpoints(folder / stage).read()[1]["standing"])
+                seconds += standing.seconds + sum(epoch["seconds"] for epoch in standing.history)
+    return seconds
+
+
 def is_foreign(folder: Path) -> bool:
     """Whether something other than a run is at that name."""
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
-    return IDENTITY not in entries and not {*entries} <= {*STAGES}
+    return IDENTITY not in entries and not {*entries} <= {*STAGES, LOCK}
 
 
 def how_to_go_on(folder: Path) -> str:
@@ -151,7 +178,7 @@ def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str
     changed = [
         f"{name} was {before.get(name)!r} and is {now[name]!r}"
         for name in now
-        if before.get(name) != now[name] and name not in FREE_TO_CHANGE
+        if before.get(name) != now[name] and name not in OF_THE_MACHINE
     ]
     what = "; ".join(changed) or "the documents or labels are others"
     raise ValueError(f"cannot go on with the run in {folder}: {what}. Use what it began with, or start anew.")
