@@ -221,7 +221,7 @@ def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, m
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere", "-"), "error: nowhere is no model folder: it has no abalone.json"),
+        (("nowhere", "-"), "error: nowhere is no model folder: nothing is there"),
         (("{model}", "nowhere.txt"), "error: nowhere.txt: there is no such file"),
         (("{model}", "-", "--device", "gpu"), "error: no device is called 'gpu'"),
     ],

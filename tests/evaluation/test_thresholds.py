@@ -143,7 +143,7 @@ def test_no_promise_gives_a_label_to_every_document(value):
     assert fit_thresholds(probabilities, truth, calibrated=True).apply(probabilities)[:, 1].sum() == 0
 
 
-def test_a_label_that_is_nowhere_probable_is_given_to_nobody():
+def test_a_label_without_a_positive_that_is_nowhere_probable_is_given_to_nobody():
     """As one with a single training document and none in validation: a little less improbable is not probable."""
     rng = np.random.default_rng(0)
     probabilities = np.stack([np.linspace(0, 1, 50), 0.02 * rng.random(50)], axis=1)

@@ -197,8 +197,8 @@ def test_a_device_that_is_none_is_no_damage(folder):
 
 
 def test_what_is_no_model_folder(tmp_path):
-    for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(FileNotFoundError, match=rf"{place} is no model folder: it has no abalone.json"):
+    for place, missing in ((tmp_path, "it has no abalone.json"), (tmp_path / "nowhere", "nothing is there")):
+        with pytest.raises(FileNotFoundError, match=rf"{place} is no model folder: {missing}"):
             load(place)
 
 

@@ -80,6 +80,9 @@ def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkey
     monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
     with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone"):
         fit(settings, corpus, tmp_path / "unmixed")
+    monkeypatch.setattr(Mixture, "chosen", lambda _, experts, *rest: Mixture(dict.fromkeys(experts, 1.0)))
+    with pytest.warns(UserWarning, match=r"does not beat tf-idf alone"):  # it is nothing else
+        fit(settings, corpus, tmp_path / "tf-idf")
 
 
 def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):

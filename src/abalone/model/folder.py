@@ -76,7 +76,8 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     """Read a model folder; `settings` such as `device` replace those it was made with."""
     folder = Path(folder)
     if not (folder / ABOUT).is_file():
-        raise FileNotFoundError(f"{folder} is no model folder: it has no {ABOUT}")
+        missing = f"it has no {ABOUT}" if folder.exists() else "nothing is there"
+        raise FileNotFoundError(f"{folder} is no model folder: {missing}")
     _check_sums(folder)
     with _damage_told(folder / ABOUT):
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -241,6 +241,7 @@ def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceS
         import onnxruntime
     except ImportError:
         raise ImportError("running an ONNX file needs onnxruntime: pip install 'abalone-mltc[onnx]'") from None
+    onnxruntime.disable_telemetry_events()  # some of its builds report what they run to their maker
     if not isinstance(source, bytes):
         with Path(source).open("rb"):  # a missing file or right is told as such
             pass

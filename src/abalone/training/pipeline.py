@@ -135,7 +135,7 @@ def _with_decision(
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline
-        if scores["macro_f1"] < baseline["macro_f1"] - BEHIND:
+        if scores["macro_f1"] < baseline["macro_f1"] - BEHIND or decision.mixture.used == {"lexical": 1.0}:
             advice = "train longer" if config.epochs else "train the encoder too"
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
