@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abalone.data.corpus import Corpus
+from abalone.data.digest import add_texts
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -17,9 +18,7 @@ def corpus_fingerprint(corpus: Corpus) -> str:
     digest = hashlib.sha256(json.dumps(corpus.label_names).encode())
     for _, split in corpus.splits():
         digest.update(split.labels.indptr.astype(np.int64).tobytes() + split.labels.indices.astype(np.int64).tobytes())
-        for text in split.texts:
-            encoded = text.encode("utf-8", "surrogatepass")
-            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        add_texts(digest, split.texts)
     return digest.hexdigest()[:16]
 
 

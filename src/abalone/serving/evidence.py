@@ -13,6 +13,7 @@ import numpy as np
 
 from abalone.data.cache import cache_entry, source_key, written_whole
 from abalone.data.corpus import Corpus
+from abalone.data.digest import add_texts
 from abalone.data.memory import label_lists
 
 FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
@@ -112,8 +113,5 @@ def _checksum(content: bytes | memoryview) -> bytes:
 def _key(texts: Sequence[str], model: Path) -> str:
     files = sorted(file for file in model.iterdir() if file.is_file()) if model.is_dir() else [model]
     digest = hashlib.sha256(source_key(files, FORMAT).encode())
-    for text in texts:
-        encoded = text.encode()
-        digest.update(len(encoded).to_bytes(8, "little"))  # so that ["ab", "c"] is not ["a", "bc"]
-        digest.update(encoded)
+    add_texts(digest, texts)
     return digest.hexdigest()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from abalone.data.cache import written_whole
+from abalone.data.digest import add_texts
 from abalone.data.errors import readable
 from abalone.data.files import sha256
 from abalone.data.partial import remove_abandoned
@@ -102,7 +103,7 @@ class Parts:
             def write(texts: list[str], answers: list[Answer]) -> None:
                 nonlocal documents
                 documents += len(answers)
-                _add(digest, texts)
+                add_texts(digest, texts)
                 writer.write(answers)
 
             yield write
@@ -150,14 +151,8 @@ class Parts:
 def checksum(texts: Iterable[str]) -> str:
     """Of some texts in order."""
     digest = hashlib.sha256()
-    _add(digest, texts)
+    add_texts(digest, texts)
     return digest.hexdigest()
-
-
-def _add(digest: Any, texts: Iterable[str]) -> None:
-    for text in texts:
-        encoded = text.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "little") + encoded)  # so that ["ab", "c"] is not ["a", "bc"]
 
 
 def _is_partial(file: Path) -> bool:

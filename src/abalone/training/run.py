@@ -15,6 +15,7 @@ from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.alone import LOCK
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
+from abalone.data.digest import add_texts
 from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.model.feed import Feed
 from abalone.ranks import ALONE, Ranks
@@ -83,9 +84,7 @@ def fingerprint(config: Config, corpus: Corpus) -> str:
     digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
     for split in (corpus.train, corpus.validation):
         digest.update(split.labels.indptr.tobytes() + split.labels.indices.tobytes())
-        for text in split.texts:
-            encoded = text.encode("utf-8", "surrogatepass")
-            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        add_texts(digest, split.texts)
     return digest.hexdigest()
 
 
