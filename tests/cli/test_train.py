@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -26,14 +27,17 @@ def cache(workshop, monkeypatch):
 
 def test_train_end_to_end(workshop, tmp_path):
     output = tmp_path / "new" / "model"
-    words = command(workshop, output, "--epochs", "2", "--no-calibrate", "--objective=bce", "--seed", "7")
+    reading = ("--text-column", "text", "--skip-bad-rows")
+    words = command(workshop, output, "--epochs", "2", "--no-calibrate", "--objective=bce", "--seed", "7", *reading)
     ended = subprocess.run(
         [sys.executable, "-m", "abalone", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"validation( +\d+\.\d){6}", ended.stdout)
     assert f"model folder: {output}" in ended.stdout
-    assert f"next: abalone evaluate {output}" in ended.stderr
+    (following,) = re.findall("next: abalone (.+)", ended.stderr)
+    evaluate, model, *rest = shlex.split(following)
+    assert (evaluate, model, *rest[1:]) == ("evaluate", str(output), *reading)  # what reads the table, again
     assert [path.name for path in output.parent.iterdir()] == ["model"]  # no checkpoints, no temporary names
     about = json.loads((output / "abalone.json").read_text())
     made_with = about["config"]

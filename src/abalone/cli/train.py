@@ -1,6 +1,8 @@
 """`abalone train`: from a corpus to a model folder."""
 
 import inspect
+import shlex
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +44,20 @@ def train(
     corpus = read_and_tell(data, **reading)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
-        typer.echo(f"next: abalone evaluate {output} {data}", err=True)
+        typer.echo(f"next: {shlex.join(['abalone', 'evaluate', str(output), data, *_spelled(reading)])}", err=True)
+
+
+def _spelled(options: Mapping[str, Any]) -> list[str]:
+    """Options as they are typed; those that were not given are left out."""
+    words = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words += [option] if value else []
+        else:
+            values = value if isinstance(value, list) else [] if value is None else [value]
+            words += [word for one in values for word in (option, str(one))]
+    return words
 
 
 def _with_settings(signature: inspect.Signature) -> inspect.Signature:
