@@ -79,7 +79,7 @@ def test_each_line_is_answered_before_the_next_is_sent(stream, classifier):
 def test_lines_that_are_hardly_texts_are_answered_too(stream, classifier):
     assert same_labels(ask(stream, b""), classifier, "")
     assert same_labels(ask(stream, b"w1 \xff\xfe w2"), classifier, "w1 \ufffd\ufffd w2")
-    for text in ("{w1 w2}", '{"title": "w1"}', '{"text": 3}', "[1]", '{"a":' * 5000, "w1 " * 50_000):
+    for text in ("{w1 w2}", '{"text": 3', "[1]", '{"a":' * 5000, "w1 " * 50_000):
         assert same_labels(ask(stream, text.encode()), classifier, text), text[:20]
 
 
@@ -215,6 +215,14 @@ def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, m
     result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--text-column", "body")
     assert (result.exit_code, result.stderr) == (2, "error: standard input:3: no text in column 'body'\n")
     assert len(result.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("line", ['{"foo": "x"}', '{"text": null}', '{"text": 3}'])
+def test_a_json_line_without_a_text_is_refused_rather_than_read_as_its_braces(line, model, tmp_path, monkeypatch):
+    result = from_stdin(f"w1\n{line}\n".encode(), tmp_path, monkeypatch, model)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 1)
+    assert result.stderr.startswith("error: standard input:2: ")
+    assert ("--text-column" in result.stderr) is ("foo" in line)
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,8 @@ def test_a_file_that_is_not_there(tmp_path):
     [
         ("plain words", "plain words"),
         ('{"text": "inside", "id": 1}', "inside"),
-        ('{"text": ""}', ""),
-        ('{"title": "no text"}', '{"title": "no text"}'),
-        ('{"text": ["a list"]}', '{"text": ["a list"]}'),
+        ('{"Body": "inside", "id": 1}', "inside"),
+        (' {"body": "the other", "text": "inside"}', "inside"),
         ("{braces} in LaTeX", "{braces} in LaTeX"),
         ('["text"]', '["text"]'),
         ('{"n": ' + "9" * 5000 + "}", '{"n": ' + "9" * 5000 + "}"),  # more digits than Python reads
@@ -121,3 +120,22 @@ def test_a_file_that_is_not_there(tmp_path):
 )
 def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
     assert text_of_line(line) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            '{"foo": "x", "n": 1}',
+            r"no field for the text \(looked for text, .*; there is foo, n\): name it with text_c",
+        ),
+        ("{}", "there is none"),
+        ('{"text": null, "body": "as in a table, a missing text is no reason to look elsewhere"}', "no text in column"),
+        ('{"text": 3}', "the text in column 'text' is no string but int: 3"),
+        ('{"text": ["a list"]}', "the text in column 'text' is no string but list"),
+        ('{"text": " "}', "no text in column 'text'"),
+    ],
+)
+def test_a_json_object_without_a_text_is_no_text(line, told):
+    with pytest.raises(ValueError, match=told):
+        text_of_line(line)

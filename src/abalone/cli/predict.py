@@ -45,8 +45,8 @@ def predict(
 ) -> None:
     """Predict the labels of texts; the answer is one JSON line a text, in order.
 
-    From standard input a line is a text, or a JSON object with a `text`. Lines are answered as they come, in
-    constant memory. An ONNX file runs on the processor, without torch.
+    From standard input a line is a text, or a JSON object with a text under a usual name. Lines are answered as they
+    come, in constant memory. An ONNX file runs on the processor, without torch.
 
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
     after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.

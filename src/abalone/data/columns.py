@@ -53,7 +53,7 @@ def choose_columns(
         raise DataError("the file holds no rows", path=table.name)
     notes: list[str] = []
     split = _named(table, split_column, "split_column") if split_column else None
-    if split is None and (found := _first(present, (SPLIT_NAME,), notes)):
+    if split is None and (found := usual_column(present, (SPLIT_NAME,), notes)):
         if table.split is None:
             split = found
         else:
@@ -65,7 +65,7 @@ def choose_columns(
     elif label_column is not None:
         labels = tuple(_named(table, name, "label_column") for name in label_column)
         indicators = True
-    elif (single := _first(present, LABEL_NAMES, notes)) is not None:
+    elif (single := usual_column(present, LABEL_NAMES, notes)) is not None:
         labels = (single,)
     else:
         labels = _indicator_columns(table, taken={*text, split})
@@ -88,7 +88,7 @@ def text_columns(
     if text_column is not None:
         wanted = [text_column] if isinstance(text_column, str) else text_column
         return tuple(_named(table, name, "text_column") for name in wanted)
-    found = _first(table.columns, TEXT_NAMES, [] if notes is None else notes)
+    found = usual_column(table.columns, TEXT_NAMES, notes)
     return (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
 
 
@@ -104,15 +104,15 @@ def _named(table: Table, name: str, option: str) -> str:
     """A column that the user has named."""
     if name in table.columns:
         return name
-    if found := _first(table.columns, (name.lower(),), []):
+    if found := usual_column(table.columns, (name.lower(),)):
         return found
     raise _missing(table, name, f"no column {name!r} ({option}=)")
 
 
-def _first(present: Sequence[str], names: Sequence[str], notes: list[str]) -> str | None:
-    """The first of the usual names that there is."""
+def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] | None = None) -> str | None:
+    """The first of the usual names that there is; where several are, that goes into the notes."""
     found = [column for name in names for column in present if column.lower() == name]
-    if len(found) > 1:
+    if len(found) > 1 and notes is not None:
         notes.append(f"Column {found[0]!r} is used; {', '.join(map(repr, found[1:]))} would have done as well.")
     return found[0] if found else None
 

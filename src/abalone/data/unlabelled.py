@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from abalone.data.columns import text_columns
+from abalone.data.columns import TEXT_NAMES, text_columns, usual_column
 from abalone.data.documents import text_of
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, matching_files, open_text
 from abalone.data.sources import open_path
-from abalone.data.tables import BadRow, half_character, undecodable
+from abalone.data.tables import BadRow, undecodable
 
 
 def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator[str]:
@@ -40,30 +40,31 @@ def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator
 
 
 def text_of_line(line: str, text_column: Sequence[str] | None = None) -> str:
-    """A line is a text, or a JSON object with a `text`.
+    """A line is a text, or a JSON object with a text under a usual name.
 
     Args:
         line: without the line break.
         text_column: the fields of a JSON object to join instead.
 
     Raises:
-        ValueError: a JSON object has no text in `text_column`, or half a character in it.
+        ValueError: a JSON object has no text, or half a character in it.
     """
     values = _object(line)
     if values is None:
         return line
-    if text_column is not None:
-        return text_of(values, text_column)
-    text = values.get("text")
-    if not isinstance(text, str):
-        return line
-    if reason := half_character(text):
-        raise ValueError(f"the text {reason}")
-    return text
+    if text_column is None:
+        usual = usual_column(tuple(values), TEXT_NAMES)
+        if usual is None:
+            raise ValueError(
+                f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
+                f"there is {', '.join(values) or 'none'}): name it with text_column="
+            )
+        text_column = [usual]
+    return text_of(values, text_column)
 
 
 def _object(line: str) -> dict[str, object] | None:
-    if not line.startswith("{"):
+    if not line.lstrip().startswith("{"):
         return None
     try:
         value = json.loads(line)
