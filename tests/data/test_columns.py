@@ -18,7 +18,9 @@ def table(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("text", ["text", "Abstract", "BODY", "sentence", "document", "content"])
+@pytest.mark.parametrize(
+    "text", ["text", "Abstract", "BODY", "sentence", "document", "content", "Message", "description"]
+)
 @pytest.mark.parametrize("labels", ["labels", "Label", "TOPICS", "tags", "categories"])
 def test_usual_names_are_found_in_any_case(table, text, labels):
     columns = choose_columns(table({"id": 1, labels: "a", text: "x"}))
@@ -33,6 +35,12 @@ def test_the_first_of_the_usual_names_wins_and_the_others_are_noted(table):
         "Column 'Text' is used; 'body' would have done as well.",
         "Column 'labels' is used; 'tags' would have done as well.",
     )
+
+
+def test_titles_are_no_text_of_their_own_and_descriptions_come_last(table):
+    assert choose_columns(table({"description": "", "body": "", "title": "", "labels": ""})).text == ("body",)
+    with pytest.raises(DataError, match="no column for the text"):
+        choose_columns(table({"title": "", "subject": "", "labels": ""}))
 
 
 def test_columns_can_be_named(table):

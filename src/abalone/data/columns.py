@@ -9,7 +9,7 @@ from typing import NoReturn
 from abalone.data.errors import DataError
 from abalone.data.tables import PEEK, Row, Table
 
-TEXT_NAMES = ("text", "abstract", "body", "sentence", "document", "content")
+TEXT_NAMES = ("text", "abstract", "body", "sentence", "document", "content", "message", "description")
 LABEL_NAMES = ("labels", "label", "topics", "tags", "categories")
 SPLIT_NAME = "split"
 
