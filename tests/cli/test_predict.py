@@ -77,7 +77,6 @@ def test_each_line_is_answered_before_the_next_is_sent(stream, classifier):
 
 
 def test_lines_that_are_hardly_texts_are_answered_too(stream, classifier):
-    assert same_labels(ask(stream, b""), classifier, "")
     assert same_labels(ask(stream, b"w1 \xff\xfe w2"), classifier, "w1 \ufffd\ufffd w2")
     for text in ("{w1 w2}", '{"text": 3', "[1]", '{"a":' * 5000, "w1 " * 50_000):
         assert same_labels(ask(stream, text.encode()), classifier, text), text[:20]
@@ -215,6 +214,13 @@ def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, m
     result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--text-column", "body")
     assert (result.exit_code, result.stderr) == (2, "error: standard input:3: no text in column 'body'\n")
     assert len(result.stdout.splitlines()) == 2
+
+
+def test_empty_lines_are_refused_between_texts_and_nothing_at_the_end(model, tmp_path, monkeypatch):
+    assert len(answers(from_stdin(b"w1\nw2\n\n \n", tmp_path, monkeypatch, model))) == 2
+    result = from_stdin(b"w1\n\nw2\n", tmp_path, monkeypatch, model)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 1)
+    assert "standard input:2: the line is empty" in result.stderr
 
 
 @pytest.mark.parametrize("line", ['{"foo": "x"}', '{"text": null}', '{"text": 3}'])

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from abalone.data.errors import DataError
-from abalone.data.unlabelled import read_texts, text_of_line
+from abalone.data.unlabelled import read_rows, read_texts, rows_of_lines, text_of_line
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from abalone.data.unlabelled import read_texts, text_of_line
         ("a.tsv", b"Abstract\tid\none\t1\n", ["one"]),
         ("a.jsonl", b'{"text": "one", "labels": ["x"]}\n\n{"text": "two"}\n', ["one", "two"]),
         ("a.json", b'[{"body": "one"}, {"body": "two"}]', ["one", "two"]),
-        ("a.txt", b"one\n\ntwo", ["one", "", "two"]),
+        ("a.txt", b"one\ntwo\n\n \r\n", ["one", "two"]),
         ("a.txt", b'one\r\n{"text": "two"}\r\n', ["one", "two"]),
         ("a.txt", b"\xef\xbb\xbfone\n", ["one"]),
         ("a.txt.gz", gzip.compress(b"one\ntwo\n", mtime=0), ["one", "two"]),
@@ -90,6 +90,7 @@ def test_columns_that_are_named(tmp_path):
         ("a.txt", b"x\n\xe9t\xe9\n", None, r"a\.txt:2: byte 0xe9 at position 1 of the row is not UTF-8"),
         ("a.txt", b'{"text": "\\udc00"}\n', None, r"a\.txt:1: the text has half a surrogate pair at position 1"),
         ("a.txt", b'x\n{"text": "x"}\n', ["body"], r"a\.txt:2: no text in column 'body'"),
+        ("a.txt", b"x\ny\n \n\nx\n", None, r"a\.txt:3: the line is empty"),
         ("a.txt.gz", b"not compressed", None, r"a\.txt\.gz: cannot be read"),
     ],
 )
@@ -97,6 +98,26 @@ def test_what_cannot_be_read_is_named_with_its_line(name, content, columns, mess
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_texts(tmp_path / name, columns))
+
+
+def test_a_row_without_a_text_keeps_its_place(tmp_path):
+    (tmp_path / "a.txt").write_text('one\n\n{"id": 2}\nfour\n\n')
+    (tmp_path / "a.csv").write_text('text\none\n""\n"broken" quotes\nfour\n')
+    for name, lines in (("a.txt", [2, 3]), ("a.csv", [3, 4])):
+        first, *between, last = read_rows(tmp_path / name)
+        assert (first, last) == ("one", "four")
+        assert [(error.path, error.line) for error in between] == [(tmp_path / name, line) for line in lines]
+
+
+def test_lines_are_numbered_over_blocks_and_empty_ones_wait_for_what_follows():
+    found = rows_of_lines([["one", ""], ["", "four"], [""], ["", ""]], "stream")
+    assert next(found) == ["one"]
+    *empty, four = next(found)
+    assert (four, [str(error) for error in empty]) == (
+        "four",
+        ["stream:2: the line is empty", "stream:3: the line is empty"],
+    )
+    assert list(found) == [[], []]
 
 
 def test_a_file_that_is_not_there(tmp_path):

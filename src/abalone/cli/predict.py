@@ -16,6 +16,7 @@ from abalone.config import Precision
 from abalone.launch import launched
 
 if TYPE_CHECKING:
+    from abalone.data.unlabelled import Found
     from abalone.model.predictor import Predictor
     from abalone.ranks import Ranks
     from abalone.serving.onnx_model import OnnxModel
@@ -124,39 +125,30 @@ def open_onnx(model: Path, device: str, precision: Precision | None = None) -> "
 
 def texts_one_by_one(file: str, text_column: list[str] | None) -> Iterator[str]:
     """Texts as they are read."""
-    from abalone.data.unlabelled import read_texts
+    from abalone.data.unlabelled import read_rows, usable
 
     if file == "-":
-        return chain.from_iterable(texts_of_stream(sys.stdin.fileno(), text_column))
-    return read_texts(Path(file), text_column)
+        return usable(chain.from_iterable(rows_of_stream(sys.stdin.fileno(), text_column)))
+    return usable(read_rows(Path(file), text_column))
 
 
 def texts_in_blocks(file: str, text_column: list[str] | None) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
+    from abalone.data.unlabelled import usable
     from abalone.serving.answers import windows
 
     if file == "-":
-        yield from texts_of_stream(sys.stdin.fileno(), text_column)
+        for rows in rows_of_stream(sys.stdin.fileno(), text_column):
+            yield from windows(usable(rows))
     else:
         yield from windows(texts_one_by_one(file, text_column))
 
 
-def texts_of_stream(descriptor: int, text_column: list[str] | None) -> Iterator[list[str]]:
-    """The texts of a stream's lines, as they come; the lines before one that cannot be used are still given."""
-    from abalone.data.errors import DataError
-    from abalone.data.unlabelled import text_of_line
+def rows_of_stream(descriptor: int, text_column: list[str] | None) -> "Iterator[list[Found]]":
+    """The texts of a stream's lines, as they come."""
+    from abalone.data.unlabelled import rows_of_lines
 
-    number = 0
-    for lines in lines_as_they_come(descriptor):
-        texts: list[str] = []
-        for line in lines:
-            number += 1
-            try:
-                texts.append(text_of_line(line, text_column))
-            except ValueError as error:
-                yield texts
-                raise DataError(str(error), path="standard input", line=number) from None
-        yield texts
+    return rows_of_lines(lines_as_they_come(descriptor), "standard input", text_column)
 
 
 def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:
