@@ -113,9 +113,9 @@ def test_lines_are_numbered_over_blocks_and_empty_ones_wait_for_what_follows():
     found = rows_of_lines([["one", ""], ["", "four"], [""], ["", ""]], "stream")
     assert next(found) == ["one"]
     *empty, four = next(found)
-    assert (four, [str(error) for error in empty]) == (
+    assert (four, [(error.line, error.reason) for error in empty]) == (
         "four",
-        ["stream:2: the line is empty", "stream:3: the line is empty"],
+        [(2, "the line is empty"), (3, "the line is empty")],
     )
     assert list(found) == [[], []]
 

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from abalone.data.badrows import HINT
 from abalone.data.columns import TEXT_NAMES, text_columns, usual_column
 from abalone.data.documents import text_of
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, matching_files, open_text
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, undecodable
+
+QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 
 Found = str | DataError
 """The text of a row, or why it has none."""
@@ -35,12 +38,12 @@ def read_rows(path: Path, text_column: Sequence[str] | None = None) -> Iterator[
         columns = text_columns(table, text_column)
         for row in table.rows(columns):
             if isinstance(row, BadRow):
-                yield DataError(row.reason, path=table.name, line=row.line)
+                yield DataError(row.reason, path=table.name, line=row.line, hint=HINT)
                 continue
             try:
                 yield text_of(row.values, columns)
             except ValueError as error:
-                yield DataError(str(error), path=table.name, line=row.line)
+                yield DataError(str(error), path=table.name, line=row.line, hint=HINT)
 
 
 def rows_of_lines(
@@ -61,14 +64,14 @@ def rows_of_lines(
         found: list[Found] = []
         for number, line in enumerate(lines, start=number + 1):  # noqa: B020 - goes on where the last block ended
             if not line.strip():
-                empty.append(DataError("the line is empty", path=name, line=number))
+                empty.append(DataError("the line is empty", path=name, line=number, hint=HINT))
                 continue
             found += empty
             empty.clear()
             try:
                 found.append(text_of_line(line.rstrip("\r\n"), text_column))
             except ValueError as error:
-                found.append(DataError(str(error), path=name, line=number))
+                found.append(DataError(str(error), path=name, line=number, hint=HINT))
         yield found
 
 
@@ -78,6 +81,17 @@ def usable(rows: Iterable[Found]) -> Iterator[str]:
         if isinstance(row, DataError):
             raise row
         yield row
+
+
+def check_texts(path: Path, text_column: Sequence[str] | None = None) -> None:
+    """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
+
+    Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
+    """
+    redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
+    if path.is_file() and not redirected and path.stat().st_size <= QUICK:
+        for _ in read_texts(path, text_column):
+            pass
 
 
 def text_of_line(line: str, text_column: Sequence[str] | None = None) -> str:
