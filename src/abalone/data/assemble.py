@@ -10,6 +10,7 @@ from abalone.data.corpus import SPLITS, Corpus, Split
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.labels import differing_by_case
+from abalone.data.repeated import repeated_notes
 from abalone.data.split import iterative_split, lacking, stratified_holdout
 from abalone.data.texts import take
 
@@ -48,7 +49,12 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         partition.rows,
         name=name,
         provenance={**provenance, "split": partition.provenance},
-        notes=[*documents.notes, *_label_findings(documents, names, labels), *partition.notes],
+        notes=[
+            *documents.notes,
+            *_label_findings(documents, names, labels),
+            *partition.notes,
+            *repeated_notes(documents.texts, partition.rows),
+        ],
     )
 
 
