@@ -55,6 +55,27 @@ def test_the_separator_can_be_given(tmp_path, separator, names):
     assert load_corpus(path, label_separator=separator).label_names == names
 
 
+def test_tables_as_spreadsheets_write_them(tmp_path):
+    told = write(tmp_path / "told.csv", "text,a,b\n" + "x,TRUE,FALSE\ny,FALSE,TRUE\nz,TRUE,TRUE\n" * 10)
+    assert load_corpus(told).label_names == ("a", "b")
+    blank = write(tmp_path / "blank.csv", "text,a,b\n" + "x,1,\ny, ,TRUE\nz,1,1\n" * 10)
+    with pytest.raises(DataError, match="Or name several of 0 and 1"):
+        load_corpus(blank)
+    corpus = load_corpus(blank, label_column=["a", "b"])
+    assert [sum(split.labels.sum() for _, split in corpus.splits()), corpus.label_names] == [40, ("a", "b")]
+    assert "Blank cells of the 0/1 columns, read as 0: 20." in corpus.notes
+    crossed = write(tmp_path / "crossed.csv", "text,a,b\nx,x,\ny,,x\n")
+    with pytest.raises(DataError, match=r"crossed\.csv:2: column 'a' holds 'x' where 0 or 1 is expected"):
+        load_corpus(crossed, label_column=["a", "b"])
+
+
+def test_a_blank_in_columns_that_were_guessed_is_a_bad_row(tmp_path):
+    rows = ["x,1,0"] * 1500 + ["y,,1"]
+    path = write(tmp_path / "a.csv", "\n".join(["text,a,b", *rows]))
+    with pytest.raises(DataError, match=r"a\.csv:1502: column 'a' holds '' where 0 or 1 is expected"):
+        load_corpus(path)
+
+
 def test_brackets_are_text_where_a_separator_is_given(tmp_path):
     path = write(tmp_path / "a.csv", "text,labels,split\nx,[new]; [urgent],train\ny,[new],val\nz,[urgent],test\n")
     with pytest.raises(DataError, match=r"a\.csv:2: .*look like a list"):
