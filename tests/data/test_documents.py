@@ -44,7 +44,9 @@ def test_the_separator_is_found_once_for_all_files(tmp_path):
     write(tmp_path / "test.csv", 'text,labels\nz,"food, drink; travel"\n')
     corpus = load_corpus(tmp_path)
     assert corpus.label_names == ("food, drink", "travel")
-    assert "Labels are split at ';', though ',' occur too; label_separator= changes that." in corpus.notes
+    assert "Labels are split at ';', though ',' occur too; label_separator= (--label-separator) changes that." in (
+        corpus.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,33 @@ def test_the_separator_is_found_once_for_all_files(tmp_path):
 def test_the_separator_can_be_given(tmp_path, separator, names):
     path = write(tmp_path / "a.csv", 'text,labels,split\nx,"b, c",train\ny,b c,train\nz,,test\nw,,val\n')
     assert load_corpus(path, label_separator=separator).label_names == names
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "occurs"),
+    [
+        ("b; c", "|", False),
+        ("b; c", ";", True),
+        ("b;", ";", True),
+        ("b c", " ", True),
+        ("b", " ", False),
+        ("", ";", False),
+        ("b", "", None),
+    ],
+)
+def test_a_separator_that_never_occurs_is_told(tmp_path, cell, separator, occurs):
+    path = write(tmp_path / "a.csv", f'text,labels,split\nx,"{cell}",train\ny,a,train\nz,a,test\nw,a,val\n')
+    told = f"The label separator {separator!r} occurs in no label, so each is taken whole."
+    assert (told in load_corpus(path, label_separator=separator).notes) is (occurs is False)
+
+
+def test_names_with_commas_are_quoted_in_notes(tmp_path):
+    rows = ["x,food,train", 'y,"food, drink",train', 'z,"Food, drink",test', "w,food,val"]
+    path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *rows]))
+    with pytest.warns(UserWarning, match="left out of training and scoring: 'Food, drink'"):
+        notes = load_corpus(path, label_separator=";").notes
+    assert "Labels that differ only by case are kept apart: 'Food, drink'/'food, drink'." in notes
+    assert "In one split only: 'Food, drink' (test), 'food, drink' (train)." in notes
 
 
 def test_tables_as_spreadsheets_write_them(tmp_path):

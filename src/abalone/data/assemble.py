@@ -123,7 +123,16 @@ def uncarried_notes(documents: Documents, names: Iterable[str]) -> list[str]:
 
 def listed(names: Iterable[str]) -> str:
     """Names for a sentence: the first few, then a count."""
-    every = list(names)
+    return _joined(map(_told, names))
+
+
+def _told(name: str) -> str:
+    """A name as it stands in a list of names, in quotes where its own comma would look like the next one."""
+    return repr(name) if "," in name else name
+
+
+def _joined(entries: Iterable[str]) -> str:
+    every = list(entries)
     more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more
 
@@ -180,7 +189,9 @@ def _label_findings(documents: Documents, names: list[str], labels: csr_array) -
     if unlabelled := int((distinct == 0).sum()):
         notes.append(f"Documents without labels: {unlabelled}.")
     if groups := differing_by_case(names):
-        notes.append(f"Labels that differ only by case are kept apart: {listed('/'.join(g) for g in groups)}.")
+        notes.append(
+            f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}."
+        )
     return notes
 
 
@@ -190,4 +201,5 @@ def _one_split_only(held: np.ndarray, names: list[str]) -> list[str]:
         return []
     alone = np.flatnonzero((held > 0).sum(axis=0) == 1)
     where = held.argmax(axis=0)
-    return [f"In one split only: {listed(f'{names[i]} ({SPLITS[where[i]]})' for i in alone)}."] if alone.size else []
+    entries = [f"{_told(names[label])} ({SPLITS[where[label]]})" for label in alone]
+    return [f"In one split only: {_joined(entries)}."] if entries else []

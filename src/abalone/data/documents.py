@@ -111,8 +111,11 @@ def read_documents(
     if len(separators) > 1:
         others = " and ".join(map(repr, separators[1:]))
         documents.notes.append(
-            f"Labels are split at {separators[0]!r}, though {others} occur too; label_separator= changes that."
+            f"Labels are split at {separators[0]!r}, though {others} occur too; "
+            "label_separator= (--label-separator) changes that."
         )
+    if label_separator and not cells.separated:
+        documents.notes.append(f"The label separator {label_separator!r} occurs in no label, so each is taken whole.")
     return documents
 
 
