@@ -84,6 +84,17 @@ def test_names_with_commas_are_quoted_in_notes(tmp_path):
     assert "In one split only: 'Food, drink' (test), 'food, drink' (train)." in notes
 
 
+def test_labels_that_may_mean_none_are_kept_and_told(tmp_path):
+    cells = ["NaN", "a; NaN", "N/A", "none", "NULL", "a", "nano", "none of these"]
+    rows = [f"text {number},{cell}" for number, cell in enumerate(cells * 3)]
+    corpus = load_corpus(write(tmp_path / "a.csv", "\n".join(["text,labels", *rows])))
+    assert corpus.label_names == ("N/A", "NULL", "NaN", "a", "nano", "none", "none of these")
+    assert [note for note in corpus.notes if "means none" in note] == [
+        f"Documents that carry the label {name!r}: {number}. If that means none, empty those cells."
+        for name, number in (("N/A", 3), ("NULL", 3), ("NaN", 6), ("none", 3))
+    ]
+
+
 def test_tables_as_spreadsheets_write_them(tmp_path):
     told = write(tmp_path / "told.csv", "text,a,b\n" + "x,TRUE,FALSE\ny,FALSE,TRUE\nz,TRUE,TRUE\n" * 10)
     assert load_corpus(told).label_names == ("a", "b")

@@ -16,6 +16,7 @@ from abalone.data.texts import take
 
 SHARES = (0.8, 0.1, 0.1)
 HOLDOUT = 0.1
+NOTHING = {"nan", "n/a", "none", "null"}  # what programs write into a cell that is empty
 NAMED = 10  # names in a note, before it only counts
 
 
@@ -188,6 +189,10 @@ def _label_findings(documents: Documents, names: list[str], labels: csr_array) -
         notes.append(f"Documents that repeat a label, which counts once: {repeated}.")
     if unlabelled := int((distinct == 0).sum()):
         notes.append(f"Documents without labels: {unlabelled}.")
+    for column, name in enumerate(names):
+        if name.casefold() in NOTHING:
+            carrying = int(labels[:, [column]].sum())
+            notes.append(f"Documents that carry the label {name!r}: {carrying}. If that means none, empty those cells.")
     if groups := differing_by_case(names):
         notes.append(
             f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}."
