@@ -19,6 +19,7 @@ from abalone.cli import app
 from abalone.cli.predict import BLOCK, lines_as_they_come
 
 NAMES = [f"topic {j}" for j in range(5)]
+HINT = "  Mend the row, or leave out such rows with --skip-bad-rows.\n"
 TEXTS, LABELS = tiny.corpus(120)
 
 
@@ -78,9 +79,8 @@ def test_each_line_is_answered_before_the_next_is_sent(stream, classifier):
 
 
 def test_lines_that_are_hardly_texts_are_answered_too(stream, classifier):
-    assert same_labels(ask(stream, b""), classifier, "")
     assert same_labels(ask(stream, b"w1 \xff\xfe w2"), classifier, "w1 \ufffd\ufffd w2")
-    for text in ("{w1 w2}", '{"title": "w1"}', '{"text": 3}', "[1]", '{"a":' * 5000, "w1 " * 50_000):
+    for text in ("{w1 w2}", '{"text": 3', "[1]", '{"a":' * 5000, "w1 " * 50_000):
         assert same_labels(ask(stream, text.encode()), classifier, text), text[:20]
 
 
@@ -205,17 +205,82 @@ def test_bad_files_are_refused_with_the_line(name, content, told, model, tmp_pat
     assert told in result.stderr
 
 
-def test_what_comes_before_a_bad_row_of_a_file_is_answered(model, tmp_path):
+def test_a_bad_row_of_a_file_is_told_before_the_first_answer(model, tmp_path, monkeypatch):
     (tmp_path / "texts.jsonl").write_text('{"text": "w1"}\n{"text": "w2"}\n{"text": ""}\n')
     result = run(model, tmp_path / "texts.jsonl")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(
+        "texts.jsonl:3: no text in column 'text'\n  Mend the row, or leave out such rows with --skip-bad-rows.\n"
+    )
+    monkeypatch.setattr("abalone.data.unlabelled.QUICK", 10)
+    result = run(model, tmp_path / "texts.jsonl")
     assert (result.exit_code, len(result.stdout.splitlines())) == (2, 2)
+
+
+ROWS = ["w1", "", "w2 w30", '{"foo": 1}', "w3", "", ""]
+
+
+@pytest.mark.parametrize("way", ["table", "lines", "stream"])
+@pytest.mark.parametrize("probabilities", [(), ("--probabilities",)])
+def test_a_bad_row_that_is_skipped_has_an_answer_that_says_so_in_its_place(
+    way, probabilities, model, tmp_path, monkeypatch
+):
+    if way == "table":
+        (tmp_path / "texts.csv").write_text("id,text\n1,w1\n2,\n3,w2 w30\n4\n5,w3\n6,\n")
+        result, name = run(model, tmp_path / "texts.csv", "--skip-bad-rows", *probabilities), tmp_path / "texts.csv"
+    elif way == "lines":
+        (tmp_path / "texts.txt").write_text("\n".join(ROWS))
+        result, name = run(model, tmp_path / "texts.txt", "--skip-bad-rows", *probabilities), tmp_path / "texts.txt"
+    else:
+        content = "\n".join(ROWS).encode()
+        result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--skip-bad-rows", *probabilities)
+        name = "standard input"
+    (tmp_path / "good.txt").write_text("w1\nw2 w30\nw3\n")
+    good = answers(run(model, tmp_path / "good.txt", *probabilities))
+    given = answers(result)
+    assert [given[0], given[2], given[4]] == good
+    skipped = [given[1], given[3], *given[5:]]
+    first = {"table": f"{name}:3: no text in column 'text'"}.get(way, f"{name}:2: the line is empty")
+    assert skipped[0] == {"labels": None, "skipped": first}
+    assert len(skipped) == (3 if way == "table" else 2)  # empty lines at the end are no texts
+    assert all(answer["labels"] is None and str(name) in answer["skipped"] for answer in skipped)
+    assert result.stderr == f"note: Rows skipped: {len(skipped)}; the answers in their places say why.\n"
+
+
+def test_bad_rows_are_skipped_and_listed_beside_a_folder_of_answers(model, tmp_path):
+    (tmp_path / "texts.csv").write_text('id,text\n1,"w1\nw2"\n2,\n3,w3\n4,w4\n5\n')
+    command = (model, tmp_path / "texts.csv", "-o", tmp_path / "answers", "--part-size", 2)
+    assert run(*command).exit_code == 2
+    done = run(*command, "--skip-bad-rows", "--resume")
+    assert done.exit_code == 0, done.stderr
+    report = tmp_path / "answers.bad-rows.jsonl"
+    assert done.stderr.endswith(f"note: Rows left out: 2; see {report}.\n")
+    entries = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [(entry["number"], entry["line"]) for entry in entries] == [(2, 4), (5, 7)]
+    parts = sorted((tmp_path / "answers").glob("part-*.jsonl"))
+    assert [len(part.read_text().splitlines()) for part in parts] == [2, 1]
 
 
 def test_what_comes_before_a_bad_line_of_a_stream_is_answered(model, tmp_path, monkeypatch):
     content = b'w1\n{"body": "w2"}\n{"head": "w3"}\nw4\n'
     result = from_stdin(content, tmp_path, monkeypatch, model, "-", "--text-column", "body")
-    assert (result.exit_code, result.stderr) == (2, "error: standard input:3: no text in column 'body'\n")
+    assert (result.exit_code, result.stderr) == (2, f"error: standard input:3: no text in column 'body'\n{HINT}")
     assert len(result.stdout.splitlines()) == 2
+
+
+def test_empty_lines_are_refused_between_texts_and_nothing_at_the_end(model, tmp_path, monkeypatch):
+    assert len(answers(from_stdin(b"w1\nw2\n\n \n", tmp_path, monkeypatch, model))) == 2
+    result = from_stdin(b"w1\n\nw2\n", tmp_path, monkeypatch, model)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 1)
+    assert "standard input:2: the line is empty" in result.stderr
+
+
+@pytest.mark.parametrize("line", ['{"foo": "x"}', '{"text": null}', '{"text": 3}'])
+def test_a_json_line_without_a_text_is_refused_rather_than_read_as_its_braces(line, model, tmp_path, monkeypatch):
+    result = from_stdin(f"w1\n{line}\n".encode(), tmp_path, monkeypatch, model)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 1)
+    assert result.stderr.startswith("error: standard input:2: ")
+    assert ("--text-column" in result.stderr) is ("foo" in line)
 
 
 @pytest.mark.parametrize(

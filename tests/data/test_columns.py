@@ -18,7 +18,9 @@ def table(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("text", ["text", "Abstract", "BODY", "sentence", "document", "content"])
+@pytest.mark.parametrize(
+    "text", ["text", "Abstract", "BODY", "sentence", "document", "content", "Message", "description"]
+)
 @pytest.mark.parametrize("labels", ["labels", "Label", "TOPICS", "tags", "categories"])
 def test_usual_names_are_found_in_any_case(table, text, labels):
     columns = choose_columns(table({"id": 1, labels: "a", text: "x"}))
@@ -35,6 +37,12 @@ def test_the_first_of_the_usual_names_wins_and_the_others_are_noted(table):
     )
 
 
+def test_titles_are_no_text_of_their_own_and_descriptions_come_last(table):
+    assert choose_columns(table({"description": "", "body": "", "title": "", "labels": ""})).text == ("body",)
+    with pytest.raises(DataError, match="no column for the text"):
+        choose_columns(table({"title": "", "subject": "", "labels": ""}))
+
+
 def test_columns_can_be_named(table):
     rows = table({"Title": "", "summary": "", "text": "", "field": "", "fold": "", "labels": "", "split": ""})
     columns = choose_columns(rows, text_column=["title", "summary"], label_column="field", split_column="fold")
@@ -43,7 +51,7 @@ def test_columns_can_be_named(table):
 
 def test_several_label_columns_hold_0_and_1(table):
     rows = table({"text": "", "a": 1, "b": 0, "labels": ""})
-    assert choose_columns(rows, label_column=["a", "b"]) == Columns(("text",), ("a", "b"), indicators=True)
+    assert choose_columns(rows, label_column=["a", "b"]) == Columns(("text",), ("a", "b"), indicators=True, blanks=True)
 
 
 def test_columns_of_0_and_1_are_labels_where_no_column_is_named_so(table):
@@ -58,13 +66,18 @@ def test_columns_of_0_and_1_are_labels_where_no_column_is_named_so(table):
 
 
 def test_one_column_of_0_and_1_is_not_enough(table):
-    with pytest.raises(DataError, match="no column for the labels"):
+    with pytest.raises(DataError, match="no column for the labels") as caught:
         choose_columns(table({"text": "x", "flag": 1}))
+    assert caught.value.hint == (
+        "Columns: text, flag. Name the column with label_column=. "
+        "Or name several of 0 and 1 (or TRUE and FALSE, or 1 and blank), one a label, with label_column=."
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "yes"),
-    [(0, False), (1, True), ("0", False), (" 1 ", True), (1.0, True), (False, False), ("1.0", True), ("True", True)]
+    [(0, False), (1, True), ("0", False), (" 1 ", True), (1.0, True), (False, False), ("1.0", True)]
+    + [("True", True), ("TRUE", True), ("false", False), (" FALSE", False)]
     + [(value, None) for value in (2, "", None, "yes", 0.5, [1], "-1")],
 )
 def test_indicators(value, yes):

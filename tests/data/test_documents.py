@@ -44,7 +44,9 @@ def test_the_separator_is_found_once_for_all_files(tmp_path):
     write(tmp_path / "test.csv", 'text,labels\nz,"food, drink; travel"\n')
     corpus = load_corpus(tmp_path)
     assert corpus.label_names == ("food, drink", "travel")
-    assert "Labels are split at ';', though ',' occur too; label_separator= changes that." in corpus.notes
+    assert "Labels are split at ';', though ',' occur too; label_separator= (--label-separator) changes that." in (
+        corpus.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,65 @@ def test_the_separator_is_found_once_for_all_files(tmp_path):
 def test_the_separator_can_be_given(tmp_path, separator, names):
     path = write(tmp_path / "a.csv", 'text,labels,split\nx,"b, c",train\ny,b c,train\nz,,test\nw,,val\n')
     assert load_corpus(path, label_separator=separator).label_names == names
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "occurs"),
+    [
+        ("b; c", "|", False),
+        ("b; c", ";", True),
+        ("b;", ";", True),
+        ("b c", " ", True),
+        ("b", " ", False),
+        ("", ";", False),
+        ("b", "", None),
+    ],
+)
+def test_a_separator_that_never_occurs_is_told(tmp_path, cell, separator, occurs):
+    path = write(tmp_path / "a.csv", f'text,labels,split\nx,"{cell}",train\ny,a,train\nz,a,test\nw,a,val\n')
+    told = f"The label separator {separator!r} occurs in no label, so each is taken whole."
+    assert (told in load_corpus(path, label_separator=separator).notes) is (occurs is False)
+
+
+def test_names_with_commas_are_quoted_in_notes(tmp_path):
+    rows = ["x,food,train", 'y,"food, drink",train', 'z,"Food, drink",test', "w,food,val"]
+    path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *rows]))
+    with pytest.warns(UserWarning, match="left out of training and scoring: 'Food, drink'"):
+        notes = load_corpus(path, label_separator=";").notes
+    assert "Labels that differ only by case are kept apart: 'Food, drink'/'food, drink'." in notes
+    assert "In one split only: 'Food, drink' (test), 'food, drink' (train)." in notes
+
+
+def test_labels_that_may_mean_none_are_kept_and_told(tmp_path):
+    cells = ["NaN", "a; NaN", "N/A", "none", "NULL", "a", "nano", "none of these"]
+    rows = [f"text {number},{cell}" for number, cell in enumerate(cells * 3)]
+    corpus = load_corpus(write(tmp_path / "a.csv", "\n".join(["text,labels", *rows])))
+    assert corpus.label_names == ("N/A", "NULL", "NaN", "a", "nano", "none", "none of these")
+    assert [note for note in corpus.notes if "means none" in note] == [
+        f"Documents that carry the label {name!r}: {number}. If that means none, empty those cells."
+        for name, number in (("N/A", 3), ("NULL", 3), ("NaN", 6), ("none", 3))
+    ]
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path):
+    told = write(tmp_path / "told.csv", "text,a,b\n" + "x,TRUE,FALSE\ny,FALSE,TRUE\nz,TRUE,TRUE\n" * 10)
+    assert load_corpus(told).label_names == ("a", "b")
+    blank = write(tmp_path / "blank.csv", "text,a,b\n" + "x,1,\ny, ,TRUE\nz,1,1\n" * 10)
+    with pytest.raises(DataError, match="Or name several of 0 and 1"):
+        load_corpus(blank)
+    corpus = load_corpus(blank, label_column=["a", "b"])
+    assert [sum(split.labels.sum() for _, split in corpus.splits()), corpus.label_names] == [40, ("a", "b")]
+    assert "Blank cells of the 0/1 columns, read as 0: 20." in corpus.notes
+    crossed = write(tmp_path / "crossed.csv", "text,a,b\nx,x,\ny,,x\n")
+    with pytest.raises(DataError, match=r"crossed\.csv:2: column 'a' holds 'x' where 0 or 1 is expected"):
+        load_corpus(crossed, label_column=["a", "b"])
+
+
+def test_a_blank_in_columns_that_were_guessed_is_a_bad_row(tmp_path):
+    rows = ["x,1,0"] * 1500 + ["y,,1"]
+    path = write(tmp_path / "a.csv", "\n".join(["text,a,b", *rows]))
+    with pytest.raises(DataError, match=r"a\.csv:1502: column 'a' holds '' where 0 or 1 is expected"):
+        load_corpus(path)
 
 
 def test_brackets_are_text_where_a_separator_is_given(tmp_path):

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from abalone.data.errors import DataError
-from abalone.data.unlabelled import read_texts, text_of_line
+from abalone.data.unlabelled import read_rows, read_texts, rows_of_lines, text_of_line
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from abalone.data.unlabelled import read_texts, text_of_line
         ("a.tsv", b"Abstract\tid\none\t1\n", ["one"]),
         ("a.jsonl", b'{"text": "one", "labels": ["x"]}\n\n{"text": "two"}\n', ["one", "two"]),
         ("a.json", b'[{"body": "one"}, {"body": "two"}]', ["one", "two"]),
-        ("a.txt", b"one\n\ntwo", ["one", "", "two"]),
+        ("a.txt", b"one\ntwo\n\n \r\n", ["one", "two"]),
         ("a.txt", b'one\r\n{"text": "two"}\r\n', ["one", "two"]),
         ("a.txt", b"\xef\xbb\xbfone\n", ["one"]),
         ("a.txt.gz", gzip.compress(b"one\ntwo\n", mtime=0), ["one", "two"]),
@@ -90,6 +90,7 @@ def test_columns_that_are_named(tmp_path):
         ("a.txt", b"x\n\xe9t\xe9\n", None, r"a\.txt:2: byte 0xe9 at position 1 of the row is not UTF-8"),
         ("a.txt", b'{"text": "\\udc00"}\n', None, r"a\.txt:1: the text has half a surrogate pair at position 1"),
         ("a.txt", b'x\n{"text": "x"}\n', ["body"], r"a\.txt:2: no text in column 'body'"),
+        ("a.txt", b"x\ny\n \n\nx\n", None, r"a\.txt:3: the line is empty"),
         ("a.txt.gz", b"not compressed", None, r"a\.txt\.gz: cannot be read"),
     ],
 )
@@ -97,6 +98,26 @@ def test_what_cannot_be_read_is_named_with_its_line(name, content, columns, mess
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_texts(tmp_path / name, columns))
+
+
+def test_a_row_without_a_text_keeps_its_place(tmp_path):
+    (tmp_path / "a.txt").write_text('one\n\n{"id": 2}\nfour\n\n')
+    (tmp_path / "a.csv").write_text('text\none\n""\n"broken" quotes\nfour\n')
+    for name, lines in (("a.txt", [2, 3]), ("a.csv", [3, 4])):
+        first, *between, last = read_rows(tmp_path / name)
+        assert (first, last) == ("one", "four")
+        assert [(error.path, error.line) for error in between] == [(tmp_path / name, line) for line in lines]
+
+
+def test_lines_are_numbered_over_blocks_and_empty_ones_wait_for_what_follows():
+    found = rows_of_lines([["one", ""], ["", "four"], [""], ["", ""]], "stream")
+    assert next(found) == ["one"]
+    *empty, four = next(found)
+    assert (four, [(error.line, error.reason) for error in empty]) == (
+        "four",
+        [(2, "the line is empty"), (3, "the line is empty")],
+    )
+    assert list(found) == [[], []]
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -109,9 +130,8 @@ def test_a_file_that_is_not_there(tmp_path):
     [
         ("plain words", "plain words"),
         ('{"text": "inside", "id": 1}', "inside"),
-        ('{"text": ""}', ""),
-        ('{"title": "no text"}', '{"title": "no text"}'),
-        ('{"text": ["a list"]}', '{"text": ["a list"]}'),
+        ('{"Body": "inside", "id": 1}', "inside"),
+        (' {"body": "the other", "text": "inside"}', "inside"),
         ("{braces} in LaTeX", "{braces} in LaTeX"),
         ('["text"]', '["text"]'),
         ('{"n": ' + "9" * 5000 + "}", '{"n": ' + "9" * 5000 + "}"),  # more digits than Python reads
@@ -121,3 +141,22 @@ def test_a_file_that_is_not_there(tmp_path):
 )
 def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
     assert text_of_line(line) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            '{"foo": "x", "n": 1}',
+            r"no field for the text \(looked for text, .*; there is foo, n\): name it with text_c",
+        ),
+        ("{}", "there is none"),
+        ('{"text": null, "body": "as in a table, a missing text is no reason to look elsewhere"}', "no text in column"),
+        ('{"text": 3}', "the text in column 'text' is no string but int: 3"),
+        ('{"text": ["a list"]}', "the text in column 'text' is no string but list"),
+        ('{"text": " "}', "no text in column 'text'"),
+    ],
+)
+def test_a_json_object_without_a_text_is_no_text(line, told):
+    with pytest.raises(ValueError, match=told):
+        text_of_line(line)

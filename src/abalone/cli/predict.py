@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
+from abalone.cli.corpus import SkipBadRows
 from abalone.cli.models import open_model
 from abalone.config import Precision
-from abalone.launch import launched
+from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:
+    from abalone.data.skipped import Skipped
+    from abalone.data.unlabelled import Found
     from abalone.model.predictor import Predictor
     from abalone.ranks import Ranks
     from abalone.serving.onnx_model import OnnxModel
@@ -39,6 +42,7 @@ def predict(
     part_size: Annotated[int | None, typer.Option(min=1, help="Texts in a file of answers.  [10000]")] = None,
     form: Annotated[Literal["jsonl", "parquet"], typer.Option("--format", help="Of the files of answers.")] = "jsonl",
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole file of answers.")] = False,
+    skip_bad_rows: SkipBadRows = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     precision: Annotated[
         Precision | None, typer.Option(help="bf16 is faster where the hardware has it, and exact to about 0.01.")
@@ -46,13 +50,14 @@ def predict(
 ) -> None:
     """Predict the labels of texts; the answer is one JSON line a text, in order.
 
-    From standard input a line is a text, or a JSON object with a `text`. Lines are answered as they come, in
-    constant memory. An ONNX file runs on the processor, without torch.
+    From standard input a line is a text, or a JSON object with a text under a usual name. Lines are answered as they
+    come, in constant memory. An ONNX file runs on the processor, without torch.
 
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
     after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
     """
-    from abalone.serving.answers import Wanted, answers
+    from abalone.data.skipped import Skipped
+    from abalone.serving.answers import Answer, Wanted, answers
 
     if output is None and (resume or part_size is not None or form != "jsonl"):
         raise ValueError("--resume, --part-size and --format go with --output, a folder for files of answers")
@@ -63,7 +68,9 @@ def predict(
         )
     predictor = open_model(model, device, precision)
     wanted = Wanted(probabilities, top)
+    skipped = Skipped() if skip_bad_rows else None
     if output is not None:
+        from abalone.data.sources import report_beside
         from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
 
         ranks = None
@@ -73,7 +80,7 @@ def predict(
         try:
             answered = predict_in_parts(
                 predictor,
-                texts_one_by_one(file, text_column or None),
+                texts_one_by_one(file, text_column or None, skipped),
                 output,
                 wanted=wanted,
                 part_size=part_size or PART_SIZE,
@@ -85,11 +92,22 @@ def predict(
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted\n  Run the same command with --resume to go on.") from None
         typer.echo(f"{answered:,} texts answered in {output}", err=True)
+        if skipped and skipped.errors:
+            listed = report_beside(output)
+            if is_main():
+                skipped.write(listed)
+            typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
         return
-    for texts in texts_in_blocks(file, text_column or None):
-        lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
+    for texts in texts_in_blocks(file, text_column or None, skipped):
+        lines: Iterator[Answer] = iter(())  # of a block in which all rows were skipped
+        if texts:
+            lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
+        if skipped is not None:
+            lines = skipped.in_place(lines)
         typer.echo("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in lines), nl=False)
         sys.stdout.flush()
+    if skipped and skipped.errors:
+        typer.echo(f"note: Rows skipped: {len(skipped.errors)}; the answers in their places say why.", err=True)
 
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
@@ -102,41 +120,39 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     return predictor.ranks
 
 
-def texts_one_by_one(file: str, text_column: list[str] | None) -> Iterator[str]:
+def texts_one_by_one(file: str, text_column: list[str] | None, skipped: "Skipped | None" = None) -> Iterator[str]:
     """Texts as they are read."""
-    from abalone.data.unlabelled import read_texts
+    from abalone.data.unlabelled import read_rows, usable
 
-    if file == "-":
-        return chain.from_iterable(texts_of_stream(sys.stdin.fileno(), text_column))
-    return read_texts(Path(file), text_column)
+    rows = (
+        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), text_column))
+        if file == "-"
+        else read_rows(Path(file), text_column)
+    )
+    return usable(rows) if skipped is None else skipped.texts(rows)
 
 
-def texts_in_blocks(file: str, text_column: list[str] | None) -> Iterator[list[str]]:
+def texts_in_blocks(file: str, text_column: list[str] | None, skipped: "Skipped | None" = None) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
+    from abalone.data.unlabelled import check_texts, usable
     from abalone.serving.answers import windows
 
     if file == "-":
-        yield from texts_of_stream(sys.stdin.fileno(), text_column)
+        for rows in rows_of_stream(sys.stdin.fileno(), text_column):
+            yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
+            yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
-        yield from windows(texts_one_by_one(file, text_column))
+        if skipped is None:
+            check_texts(Path(file), text_column)
+        yield from windows(texts_one_by_one(file, text_column, skipped))
+        yield []
 
 
-def texts_of_stream(descriptor: int, text_column: list[str] | None) -> Iterator[list[str]]:
-    """The texts of a stream's lines, as they come; the lines before one that cannot be used are still given."""
-    from abalone.data.errors import DataError
-    from abalone.data.unlabelled import text_of_line
+def rows_of_stream(descriptor: int, text_column: list[str] | None) -> "Iterator[list[Found]]":
+    """The texts of a stream's lines, as they come."""
+    from abalone.data.unlabelled import rows_of_lines
 
-    number = 0
-    for lines in lines_as_they_come(descriptor):
-        texts: list[str] = []
-        for line in lines:
-            number += 1
-            try:
-                texts.append(text_of_line(line, text_column))
-            except ValueError as error:
-                yield texts
-                raise DataError(str(error), path="standard input", line=number) from None
-        yield texts
+    return rows_of_lines(lines_as_they_come(descriptor), "standard input", text_column)
 
 
 def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:

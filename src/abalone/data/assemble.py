@@ -10,11 +10,13 @@ from abalone.data.corpus import SPLITS, Corpus, Split
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.labels import differing_by_case
+from abalone.data.repeated import repeated_notes
 from abalone.data.split import iterative_split, lacking, stratified_holdout
 from abalone.data.texts import take
 
 SHARES = (0.8, 0.1, 0.1)
 HOLDOUT = 0.1
+NOTHING = {"nan", "n/a", "none", "null"}  # what programs write into a cell that is empty
 NAMED = 10  # names in a note, before it only counts
 
 
@@ -48,7 +50,12 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         partition.rows,
         name=name,
         provenance={**provenance, "split": partition.provenance},
-        notes=[*documents.notes, *_label_findings(documents, names, labels), *partition.notes],
+        notes=[
+            *documents.notes,
+            *_label_findings(documents, names, labels),
+            *partition.notes,
+            *repeated_notes(documents.texts, partition.rows),
+        ],
     )
 
 
@@ -117,7 +124,16 @@ def uncarried_notes(documents: Documents, names: Iterable[str]) -> list[str]:
 
 def listed(names: Iterable[str]) -> str:
     """Names for a sentence: the first few, then a count."""
-    every = list(names)
+    return _joined(map(_told, names))
+
+
+def _told(name: str) -> str:
+    """A name as it stands in a list of names, in quotes where its own comma would look like the next one."""
+    return repr(name) if "," in name else name
+
+
+def _joined(entries: Iterable[str]) -> str:
+    every = list(entries)
     more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more
 
@@ -173,8 +189,14 @@ def _label_findings(documents: Documents, names: list[str], labels: csr_array) -
         notes.append(f"Documents that repeat a label, which counts once: {repeated}.")
     if unlabelled := int((distinct == 0).sum()):
         notes.append(f"Documents without labels: {unlabelled}.")
+    for column, name in enumerate(names):
+        if name.casefold() in NOTHING:
+            carrying = int(labels[:, [column]].sum())
+            notes.append(f"Documents that carry the label {name!r}: {carrying}. If that means none, empty those cells.")
     if groups := differing_by_case(names):
-        notes.append(f"Labels that differ only by case are kept apart: {listed('/'.join(g) for g in groups)}.")
+        notes.append(
+            f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}."
+        )
     return notes
 
 
@@ -184,4 +206,5 @@ def _one_split_only(held: np.ndarray, names: list[str]) -> list[str]:
         return []
     alone = np.flatnonzero((held > 0).sum(axis=0) == 1)
     where = held.argmax(axis=0)
-    return [f"In one split only: {listed(f'{names[i]} ({SPLITS[where[i]]})' for i in alone)}."] if alone.size else []
+    entries = [f"{_told(names[label])} ({SPLITS[where[label]]})" for label in alone]
+    return [f"In one split only: {_joined(entries)}."] if entries else []

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
-_HINT = "Mend the row, or leave out such rows with skip_bad_rows=True."
+HINT = "Mend the row, or leave out such rows with skip_bad_rows=True."
 
 
 class BadRows:
@@ -29,7 +29,7 @@ class BadRows:
     def reject(self, name: str | Path, line: int, reason: str, source: str) -> None:
         """Leave out a row, or raise `DataError` where rows may not be left out."""
         if self.report is None:
-            raise DataError(reason, path=name, line=line, hint=_HINT)
+            raise DataError(reason, path=name, line=line, hint=HINT)
         self.count += 1
         self._file = self._file or self._open(self.report)
         entry = {"file": str(name), "line": line, "reason": reason, "row": source.rstrip("\r\n")}

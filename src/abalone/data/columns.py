@@ -1,7 +1,7 @@
 """Which columns of a table hold the text, the labels and the split."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from typing import NoReturn
@@ -9,12 +9,12 @@ from typing import NoReturn
 from abalone.data.errors import DataError
 from abalone.data.tables import PEEK, Row, Table
 
-TEXT_NAMES = ("text", "abstract", "body", "sentence", "document", "content")
+TEXT_NAMES = ("text", "abstract", "body", "sentence", "document", "content", "message", "description")
 LABEL_NAMES = ("labels", "label", "topics", "tags", "categories")
 SPLIT_NAME = "split"
 
-# Equal and equally hashed in Python: 1, 1.0 and True. Spreadsheets and pandas write the strings.
-INDICATOR = {0: False, 1: True, "0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
+# Equal and equally hashed in Python: 1, 1.0 and True. Spreadsheets and pandas write the strings, in any case.
+INDICATOR = {0: False, 1: True, "0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Columns:
         text: joined by a newline where they are several.
         labels: one column of labels, or one 0/1 column a label.
         indicators: whether `labels` are 0/1 columns.
+        blanks: whether a cell of these may be blank for 0: a person who has named them may mean that.
         split: the column that says the split of each row.
         notes: how they were chosen, where a person should know.
     """
@@ -32,6 +33,7 @@ class Columns:
     text: tuple[str, ...]
     labels: tuple[str, ...]
     indicators: bool = False
+    blanks: bool = field(default=False, kw_only=True)
     split: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -53,32 +55,33 @@ def choose_columns(
         raise DataError("the file holds no rows", path=table.name)
     notes: list[str] = []
     split = _named(table, split_column, "split_column") if split_column else None
-    if split is None and (found := _first(present, (SPLIT_NAME,), notes)):
+    if split is None and (found := usual_column(present, (SPLIT_NAME,), notes)):
         if table.split is None:
             split = found
         else:
             notes.append(f"Column {found!r} is not used, since each file is a split.")
     text = text_columns(table, text_column, notes)
-    indicators = False
+    indicators = blanks = False
     if isinstance(label_column, str):
         labels: tuple[str, ...] = (_named(table, label_column, "label_column"),)
     elif label_column is not None:
         labels = tuple(_named(table, name, "label_column") for name in label_column)
-        indicators = True
-    elif (single := _first(present, LABEL_NAMES, notes)) is not None:
+        indicators = blanks = True
+    elif (single := usual_column(present, LABEL_NAMES, notes)) is not None:
         labels = (single,)
     else:
         labels = _indicator_columns(table, taken={*text, split})
         indicators = True
         if len(labels) < 2:
-            _give_up(table, "labels", LABEL_NAMES, "label_column")
+            several = "Or name several of 0 and 1 (or TRUE and FALSE, or 1 and blank), one a label, with label_column=."
+            _give_up(table, "labels", LABEL_NAMES, "label_column", several)
         used = {*labels, *text, split}
         unused = [name for name in present if name not in used]
         notes.append(
             f"No column is named like labels, so the {len(labels)} columns of 0 and 1 are taken as labels"
             + (f"; not used: {', '.join(unused)}." if unused else ".")
         )
-    return Columns(text, labels, indicators, split, tuple(notes))
+    return Columns(text, labels, indicators, split, tuple(notes), blanks=blanks)
 
 
 def text_columns(
@@ -88,7 +91,7 @@ def text_columns(
     if text_column is not None:
         wanted = [text_column] if isinstance(text_column, str) else text_column
         return tuple(_named(table, name, "text_column") for name in wanted)
-    found = _first(table.columns, TEXT_NAMES, [] if notes is None else notes)
+    found = usual_column(table.columns, TEXT_NAMES, notes)
     return (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
 
 
@@ -104,15 +107,15 @@ def _named(table: Table, name: str, option: str) -> str:
     """A column that the user has named."""
     if name in table.columns:
         return name
-    if found := _first(table.columns, (name.lower(),), []):
+    if found := usual_column(table.columns, (name.lower(),)):
         return found
     raise _missing(table, name, f"no column {name!r} ({option}=)")
 
 
-def _first(present: Sequence[str], names: Sequence[str], notes: list[str]) -> str | None:
-    """The first of the usual names that there is."""
+def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] | None = None) -> str | None:
+    """The first of the usual names that there is; where several are, that goes into the notes."""
     found = [column for name in names for column in present if column.lower() == name]
-    if len(found) > 1:
+    if len(found) > 1 and notes is not None:
         notes.append(f"Column {found[0]!r} is used; {', '.join(map(repr, found[1:]))} would have done as well.")
     return found[0] if found else None
 
@@ -130,11 +133,16 @@ def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[str, ...]:
 def indicator(value: object) -> bool | None:
     """Whether a cell of a 0/1 column says yes; `None` where it is neither 0 nor 1."""
     if isinstance(value, str):
-        return INDICATOR.get(value.strip())
+        return INDICATOR.get(value.strip().lower())
     return INDICATOR.get(value) if isinstance(value, int | float) else None
 
 
-def _give_up(table: Table, what: str, names: Sequence[str], option: str) -> NoReturn:
+def is_blank(value: object) -> bool:
+    """Whether there is nothing in a cell."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _give_up(table: Table, what: str, names: Sequence[str], option: str, otherwise: str = "") -> NoReturn:
     """No column could be found: say which there are and which of them comes nearest."""
     by_lower = {column.lower(): column for column in table.columns}
     near = [match for name in names for match in get_close_matches(name, by_lower, n=1, cutoff=0.6)]
@@ -142,7 +150,7 @@ def _give_up(table: Table, what: str, names: Sequence[str], option: str) -> NoRe
     raise DataError(
         f"no column for the {what} (looked for {', '.join(names)})",
         path=table.name,
-        hint=f"Columns: {', '.join(table.columns)}. {advice}",
+        hint=f"Columns: {', '.join(table.columns)}. {advice} {otherwise}".rstrip(),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.badrows import BadRows
-from abalone.data.columns import Columns, indicator, require_columns
+from abalone.data.columns import Columns, indicator, is_blank, require_columns
 from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import SPLIT_WORDS
@@ -73,6 +73,7 @@ def read_documents(
     texts: list[str] = []
     keep = texts.append if keep_text is None else keep_text
     splits: list[str | None] = []
+    blanks = 0
     with LabelCells(label_separator, documents.labels) as cells:
         for table in tables:
             require_columns(table, columns)
@@ -89,6 +90,8 @@ def read_documents(
                     source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
                     bad_rows.reject(table.name, row.line, str(error), source)
                     continue
+                if columns.blanks:
+                    blanks += sum(is_blank(row.values.get(column)) for column in columns.labels)
                 keep(text)
                 cells.append(cell)
                 splits.append(split)
@@ -102,12 +105,17 @@ def read_documents(
             )
         separators = cells.split()
     documents.texts, documents.splits = texts, splits
+    if blanks:
+        documents.notes.append(f"Blank cells of the 0/1 columns, read as 0: {blanks:,}.")
     documents.separator = separators[0] if separators else label_separator
     if len(separators) > 1:
         others = " and ".join(map(repr, separators[1:]))
         documents.notes.append(
-            f"Labels are split at {separators[0]!r}, though {others} occur too; label_separator= changes that."
+            f"Labels are split at {separators[0]!r}, though {others} occur too; "
+            "label_separator= (--label-separator) changes that."
         )
+    if label_separator and not cells.separated:
+        documents.notes.append(f"The label separator {label_separator!r} occurs in no label, so each is taken whole.")
     return documents
 
 
@@ -138,9 +146,10 @@ def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool
         return cell
     carried = []
     for column in columns.labels:
-        yes = indicator(values.get(column))
+        value = values.get(column)
+        yes = False if columns.blanks and is_blank(value) else indicator(value)
         if yes is None:
-            raise ValueError(f"column {column!r} holds {short(values.get(column))} where 0 or 1 is expected")
+            raise ValueError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
         if yes:
             carried.append(column)
     return tuple(carried)

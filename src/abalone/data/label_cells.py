@@ -23,6 +23,7 @@ class LabelCells:
 
     def __init__(self, separator: str | None, lists: LabelLists) -> None:
         self._separator, self._lists = separator, lists
+        self.separated = False  # whether a cell held several names between separators that were given
         self._bits = BitVectors()
         self._waiting: IO[str] | None = None
 
@@ -37,7 +38,9 @@ class LabelCells:
         if self._waiting is None and isinstance(cell, str) and cell and self._separator is None:
             self._waiting = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by our own context
         if self._waiting is None:
-            self._lists.append(split_cell(cell, self._separator))
+            names = split_cell(cell, self._separator)
+            self.separated = self.separated or (isinstance(cell, str) and names not in ((), (cell,)))
+            self._lists.append(names)
         else:
             self._waiting.write(f"{json.dumps(cell)}\n")
 

@@ -59,7 +59,7 @@ def open_path(path: Path, *, checked: bool = True) -> Source:
         files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*.arrow"))}
         saved = open_dataset(load_saved(path), name=path.resolve().name, shown=path)
         provenance = {"source": path.name, "format": "dataset", **_checksums(files, checked)}
-        return Source(saved.name, saved.tables, provenance, _size(files), _report_beside(path), saved.notes)
+        return Source(saved.name, saved.tables, provenance, _size(files), report_beside(path), saved.notes)
     if path.is_dir():
         return _open_files(path, data_files(path), checked)
     if not path.exists() and (matched := matching_files(path)):
@@ -68,7 +68,7 @@ def open_path(path: Path, *, checked: bool = True) -> Source:
     table = _open_file(path)
     files = {path.name: path}
     provenance = {"source": path.name, "format": table.format, **_checksums(files, checked)}
-    return Source(stem(path), (table,), provenance, _size(files), _report_beside(path))
+    return Source(stem(path), (table,), provenance, _size(files), report_beside(path))
 
 
 def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "dataset") -> Source:
@@ -117,7 +117,7 @@ def _open_files(folder: Path, found: DataFiles, checked: bool) -> Source:
     formats = "/".join(dict.fromkeys(table.format for table in tables))
     name = folder.resolve().name
     provenance = {"source": name, "format": formats, **_checksums(files, checked)}
-    return Source(name, tuple(tables), provenance, _size(files), _report_beside(folder), tuple(notes))
+    return Source(name, tuple(tables), provenance, _size(files), report_beside(folder), tuple(notes))
 
 
 def _open_file(path: Path, split: str | None = None) -> Table:
@@ -146,7 +146,7 @@ def _size(files: Mapping[str, Path]) -> int:
     return sum(file.stat().st_size for file in files.values())
 
 
-def _report_beside(path: Path) -> Path:
+def report_beside(path: Path) -> Path:
     """Beside a folder rather than in it, where it might be taken for data."""
     path = path.resolve() if path.name in {"", ".", ".."} else path
     return path.parent / f"{path.name}{BAD_ROWS_SUFFIX}"

@@ -55,6 +55,11 @@ class MappedTexts(Sequence[str]):
             with blob.open("rb") as file:
                 self._blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
+    @property
+    def size(self) -> int:
+        """Bytes of all texts in the folder."""
+        return int(self._offsets[-1])
+
     def __len__(self) -> int:
         return len(self._offsets) - 1 if self._rows is None else len(self._rows)
 

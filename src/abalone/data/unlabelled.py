@@ -1,30 +1,36 @@
 """Texts whose labels are to be found: from any table, or line by line."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from abalone.data.columns import text_columns
+from abalone.data.badrows import HINT
+from abalone.data.columns import TEXT_NAMES, text_columns, usual_column
 from abalone.data.documents import text_of
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, matching_files, open_text
 from abalone.data.sources import open_path
-from abalone.data.tables import BadRow, half_character, undecodable
+from abalone.data.tables import BadRow, undecodable
+
+QUICK = 64 * 2**20  # bytes of a file that are read in about a second
+
+Found = str | DataError
+"""The text of a row, or why it has none."""
 
 
 def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator[str]:
     """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other."""
+    return usable(read_rows(path, text_column))
+
+
+def read_rows(path: Path, text_column: Sequence[str] | None = None) -> Iterator[Found]:
+    """As `read_texts`, with an error in the place of a row that has no text."""
     if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         with open_text(path) as lines:
-            for number, line in enumerate(lines, start=1):
-                if reason := undecodable(line):
-                    raise DataError(reason, path=path, line=number)
-                try:
-                    yield text_of_line(line.rstrip("\r\n"), text_column)
-                except ValueError as error:
-                    raise DataError(str(error), path=path, line=number) from None
+            yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, text_column))
         return
     for table in open_path(path, checked=False).tables:
         if not table.columns:
@@ -32,38 +38,90 @@ def read_texts(path: Path, text_column: Sequence[str] | None = None) -> Iterator
         columns = text_columns(table, text_column)
         for row in table.rows(columns):
             if isinstance(row, BadRow):
-                raise DataError(row.reason, path=table.name, line=row.line)
+                yield DataError(row.reason, path=table.name, line=row.line, hint=HINT)
+                continue
             try:
                 yield text_of(row.values, columns)
             except ValueError as error:
-                raise DataError(str(error), path=table.name, line=row.line) from None
+                yield DataError(str(error), path=table.name, line=row.line, hint=HINT)
+
+
+def rows_of_lines(
+    blocks: Iterable[Iterable[str]], name: str | Path, text_column: Sequence[str] | None = None
+) -> Iterator[list[Found]]:
+    """The texts of lines, block after block as they come, with an error in the place of a line that has none.
+
+    Empty lines at the end are none. Elsewhere a text is missing, and an answer to nothing would hide that.
+
+    Args:
+        blocks: of lines, with or without their line breaks.
+        name: what messages call them.
+        text_column: the fields of a JSON object that hold its text.
+    """
+    number = 0
+    empty: list[DataError] = []
+    for lines in blocks:
+        found: list[Found] = []
+        for number, line in enumerate(lines, start=number + 1):  # noqa: B020 - goes on where the last block ended
+            if not line.strip():
+                empty.append(DataError("the line is empty", path=name, line=number, hint=HINT))
+                continue
+            found += empty
+            empty.clear()
+            try:
+                found.append(text_of_line(line.rstrip("\r\n"), text_column))
+            except ValueError as error:
+                found.append(DataError(str(error), path=name, line=number, hint=HINT))
+        yield found
+
+
+def usable(rows: Iterable[Found]) -> Iterator[str]:
+    """The texts of rows, up to the first that has none, whose error is raised."""
+    for row in rows:
+        if isinstance(row, DataError):
+            raise row
+        yield row
+
+
+def check_texts(path: Path, text_column: Sequence[str] | None = None) -> None:
+    """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
+
+    Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
+    """
+    redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
+    if path.is_file() and not redirected and path.stat().st_size <= QUICK:
+        for _ in read_texts(path, text_column):
+            pass
 
 
 def text_of_line(line: str, text_column: Sequence[str] | None = None) -> str:
-    """A line is a text, or a JSON object with a `text`.
+    """A line is a text, or a JSON object with a text under a usual name.
 
     Args:
         line: without the line break.
         text_column: the fields of a JSON object to join instead.
 
     Raises:
-        ValueError: a JSON object has no text in `text_column`, or half a character in it.
+        ValueError: the line is not UTF-8, or a JSON object has no text, or half a character in it.
     """
+    if reason := undecodable(line):
+        raise ValueError(reason)
     values = _object(line)
     if values is None:
         return line
-    if text_column is not None:
-        return text_of(values, text_column)
-    text = values.get("text")
-    if not isinstance(text, str):
-        return line
-    if reason := half_character(text):
-        raise ValueError(f"the text {reason}")
-    return text
+    if text_column is None:
+        usual = usual_column(tuple(values), TEXT_NAMES)
+        if usual is None:
+            raise ValueError(
+                f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
+                f"there is {', '.join(values) or 'none'}): name it with text_column="
+            )
+        text_column = [usual]
+    return text_of(values, text_column)
 
 
 def _object(line: str) -> dict[str, object] | None:
-    if not line.startswith("{"):
+    if not line.lstrip().startswith("{"):
         return None
     try:
         value = json.loads(line)
