@@ -35,6 +35,8 @@ def test_train_end_to_end(workshop, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"validation( +\d+\.\d){6}", ended.stdout)
     assert f"model folder: {output}" in ended.stdout
+    told = re.findall(r"^Training (\d)/2: train loss \d\.\d{4}, micro f1 \d\.\d{4}.+; \d+ s$", ended.stderr, re.M)
+    assert told == ["1", "2"]  # an epoch a line, also where no bar can be shown
     (following,) = re.findall("next: abalone (.+)", ended.stderr)
     evaluate, model, *rest = shlex.split(following)
     assert (evaluate, model, *rest[1:]) == ("evaluate", str(output), *reading)  # what reads the table, again

@@ -1,8 +1,10 @@
 """`abalone train`: from a corpus to a model folder."""
 
 import inspect
+import logging
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,7 +114,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     model = AbaloneClassifier(**settings.to_dict())
     advice = "Run the same command with --resume to go on."
-    with told_to_stop():
+    with told_to_stop(), _epochs_told():
         try:
             model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
             _save(model, output, run_folder)
@@ -125,6 +127,26 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         remove_unless_in_use(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
+
+
+class _Echo(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the message to wherever stderr goes now."""
+        typer.echo(record.getMessage(), err=True)
+
+
+@contextmanager
+def _epochs_told() -> Iterator[None]:
+    """Write a line an epoch: bars vanish, and in the log of a job there are none."""
+    log, handler = logging.getLogger("abalone.training"), _Echo()
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _save(model: "AbaloneClassifier", output: Path, run_folder: Path) -> None:

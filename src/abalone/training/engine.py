@@ -3,6 +3,7 @@
 It knows of batches, steps, epochs and checkpoints; what is minimised, and what is measured, is given to it.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.progress import EpochBar
 from abalone.training.step import Step
+
+log = logging.getLogger(__name__)
 
 LAST = "last"  # the name of the epoch that a finished run ends with
 
@@ -180,6 +183,9 @@ class _Training:
         measures = self.ranks.told_by_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
         self.accelerator.log(standing.history[-1], step=standing.step)
+        if self.ranks.main:
+            figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
+            log.info("%s %d/%d: %s; %.0f s", self.title, standing.epoch + 1, plan.epochs, figures, standing.seconds)
         better = False
         for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
             for name in names:
