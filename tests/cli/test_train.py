@@ -79,6 +79,13 @@ class TestRefusals:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
+        ("option", "words"),
+        [("--objective=mcs", "no loss is called 'mcs'"), ("--device=gpu", "no device is called 'gpu'")],
+    )
+    def test_names_before_the_data_are_read(self, option, words, tmp_path):
+        assert_refused(run("train", tmp_path / "nothing.csv", "-o", tmp_path / "model", option), words)
+
+    @pytest.mark.parametrize(
         ("content", "words"),
         [
             ("epoch: 3", ["no setting is called 'epoch'; did you mean 'epochs'?"]),

@@ -36,11 +36,16 @@ def train(
     **given: Any,
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
+    from abalone.device import choose_device
+    from abalone.losses.registry import loss_spec
+
     reading = {name: given.pop(name) for name in READING}
     # Before anything slow, so that a slip of the hand costs nothing.
     settings = read_settings(config, recipe).replace(
         **{name: value for name, value in given.items() if value is not None}
     )
+    loss_spec(settings.objective)
+    choose_device(settings.device)
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(data, **reading)
