@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,6 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier
 from abalone.cli import app
-from abalone.cli.predict import BLOCK, lines_as_they_come
 
 NAMES = [f"topic {j}" for j in range(5)]
 HINT = "  Mend the row, or leave out such rows with --skip-bad-rows.\n"
@@ -295,38 +292,6 @@ def test_mistakes_end_in_status_2(arguments, told, model):
     result = run(*(argument.format(model=model) for argument in arguments))
     assert result.exit_code == 2
     assert result.stderr.startswith(told)
-
-
-def chunks(*parts: bytes) -> Iterator[list[str]]:
-    """What `lines_as_they_come` makes of parts that arrive one by one."""
-    reading, writing = os.pipe()
-    lines = None
-    with os.fdopen(reading, "rb") as source:
-        for part in parts:
-            os.write(writing, part)
-            if lines is None:
-                lines = lines_as_they_come(source.fileno())
-            if b"\n" in part:
-                yield next(lines)
-        os.close(writing)
-        yield from lines
-
-
-def test_lines_are_given_as_soon_as_they_are_whole():
-    given = list(chunks(b"\xef\xbb\xbf", b"one\ntw", b"o\r\nth", b"r\xc3", b"\xa9e\n", b"last"))
-    assert given == [["one"], ["two"], ["thrée"], ["last"]]
-
-
-def test_a_burst_of_lines_comes_in_blocks():
-    assert [len(block) for block in chunks(b"x\n" * 1000)] == [BLOCK] * 3 + [1000 - 3 * BLOCK]
-
-
-def test_a_long_line_takes_time_in_proportion(tmp_path):
-    with (tmp_path / "line.txt").open("wb+") as line:
-        line.truncate(64 * 2**20)
-        begun = time.monotonic()
-        assert [len(text) for block in lines_as_they_come(line.fileno()) for text in block] == [64 * 2**20]
-    assert time.monotonic() - begun < 10  # 25 s where every piece copies all that came before it
 
 
 def test_half_precision_by_name_is_near(model, tmp_path):
