@@ -105,8 +105,10 @@ def test_captions_count_in_english(tmp_path):
     (run,) = wanted_runs([ABLATION.only(["L_MSC"])], made.grid, BASE, made.results)
     finish(made.results, run)
     caption = ablation_tables(made, ABLATION.only(["L_MSC"]))[0].caption
-    assert "the mean over 1 temperature × 1 seed ±" in caption  # and nothing about L_MLM
+    assert "Each value is of one run; learning rate" in caption  # nothing to average, and nothing about L_MLM
     assert "Shown: 1 run, " in caption
+    three = ablation_tables(view(tmp_path, Grid(temperatures=(0.1,))), ABLATION.only(["L_MSC"]))[0].caption
+    assert "the mean over 1 temperature × 3 seeds ± the sample standard deviation; learning rate" in three
 
 
 def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):

@@ -70,19 +70,18 @@ def datasets_table(view: View) -> Table:
 
 def ablation_tables(view: View, experiment: Experiment = ABLATION) -> list[Table]:
     """Table 2: every row averaged over temperatures and seeds, and the same by thirds of the labels."""
-    temperatures = counted(len(view.grid.temperatures), "temperature")
+    temperatures, seeds = len(view.grid.temperatures), len(view.grid.seeds)
     frozen = " (L_MLM: seeds alone)" if ROWS["L_MLM"] in experiment.rows else ""
-    averaged = (
-        f"Each value is the mean over {temperatures} × {counted(len(view.grid.seeds), 'seed')}{frozen} ± the sample "
-        f"standard deviation; learning rate {view.grid.learning_rates[0]:g}."
-    )
+    over = f"{counted(temperatures, 'temperature')} × {counted(seeds, 'seed')}{frozen}"
+    averaged = f"{_each_value(temperatures * seeds, over)}; learning rate {view.grid.learning_rates[0]:g}."
     return _score_tables(view, experiment, averaged, paper.ABLATION)
 
 
 def comparison_tables(view: View, experiment: Experiment = COMPARISON) -> list[Table]:
     """Table 3: every row at the setting that validation has chosen, averaged over seeds, and by thirds."""
     kinds = {row.kind for row in experiment.rows}
-    averaged = f"Each value is the mean over {counted(len(view.grid.seeds), 'seed')} ± the sample standard deviation."
+    seeds = len(view.grid.seeds)
+    averaged = f"{_each_value(seeds, counted(seeds, 'seed'))}."
     if kinds.difference(UNTRAINED):
         averaged = (
             f"Temperature {TEMPERATURE:g}. Each row has the learning rate and epochs with the best validation micro-F1 "
@@ -91,6 +90,15 @@ def comparison_tables(view: View, experiment: Experiment = COMPARISON) -> list[T
     if "finetuned" in kinds:
         averaged += " Fine-tuning (FT) starts from the pre-training that was chosen for its loss."
     return _score_tables(view, experiment, averaged, paper.COMPARISON)
+
+
+def _each_value(runs: int, over: str) -> str:
+    """For captions: what a cell is when all of its runs are done."""
+    return (
+        "Each value is of one run"
+        if runs == 1
+        else f"Each value is the mean over {over} ± the sample standard deviation"
+    )
 
 
 def _score_tables(view: View, experiment: Experiment, averaged: str, published: dict[str, paper.Scores]) -> list[Table]:
