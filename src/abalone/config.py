@@ -1,4 +1,4 @@
-"""Every setting once: its default, the paper's value, and a line of why. YAML and the classifier are views of this."""
+"""Every setting once: its default, which is the paper's, and what it is. YAML, options and classifier are views."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 Pooling = Literal["cls", "mean"]
 Schedule = Literal["cosine", "linear"]
@@ -19,57 +19,59 @@ ThresholdObjective = Literal["macro", "micro", "half"]
 class Config:
     """How a model is made. Immutable; `replace` makes a changed copy.
 
-    The defaults are the paper's values, except for the encoder, which is the one that needs no network.
+    The defaults are the paper's values, except for the encoder, which is the one that needs no network; the paper has
+    roberta-base and legal-bert-base-uncased. It also tries 2e-5 for the encoder's learning rates, 10 and 40 epochs for
+    losses without contrast, and 5 for fine-tuning.
     """
 
     # The encoder
-    encoder: str = "all-MiniLM-L6-v2"  # a folder or a hub name; the paper: roberta-base, legal-bert-base-uncased
-    pooling: Pooling = "cls"  # the paper's; sentence encoders were trained with "mean"
-    max_length: int = 300  # tokens of a document that are read
-    max_chunks: int = 1  # longer documents: this many pieces of max_length are read and their embeddings averaged
-    dropout: float = 0.1  # in the encoder, while training
-    freeze_layers: int = 0  # lower layers that stay as they are; their output is computed once, then training is cheap
+    encoder: Annotated[str, "a folder or a hub name"] = "all-MiniLM-L6-v2"
+    pooling: Annotated[Pooling, "what stands for a document: its first token, or the mean of all"] = "cls"
+    max_length: Annotated[int, "tokens of a document that are read"] = 300
+    max_chunks: Annotated[int, "of a longer document, pieces of that length to read and average"] = 1
+    dropout: Annotated[float, "in the encoder, while training"] = 0.1
+    freeze_layers: Annotated[int, "lower layers that stay as they are and are computed once; training is cheaper"] = 0
 
-    # The objective: a name of `abalone.losses.LOSSES`, or a sum such as "msc+10*bce"
-    objective: str = "msc"
-    temperature: float = 0.1  # τ; the paper's best
-    beta: float = 0.1  # repulsion of documents beside prototypes in L_MSC
-    queue_size: int = 512
-    momentum: float = 0.999  # of the encoder that fills the queue
-    projection_dim: int = 256
-    name_prototypes: bool = False  # start prototypes from the encoder's view of the label names
+    # What is trained
+    objective: Annotated[str, "a loss, or a sum such as msc+10*bce"] = "msc"
+    temperature: Annotated[float, "of the contrastive losses"] = 0.1
+    beta: Annotated[float, "repulsion of documents beside prototypes in msc"] = 0.1
+    queue_size: Annotated[int, "documents that the contrastive losses remember"] = 512
+    momentum: Annotated[float, "of the slow encoder that fills the queue"] = 0.999
+    projection_dim: Annotated[int, "width of the space where contrast is made"] = 256
+    name_prototypes: Annotated[bool, "start prototypes from the names of the labels"] = False
 
-    # Training
-    epochs: int = 80  # contrastive: 80 in the paper; pointwise baselines: 10, 40 or 80
-    batch_size: int = 32
-    accumulation: int = 1  # batches per optimiser step
-    learning_rate: float | None = 5e-5  # of the encoder; the paper tries 5e-5 and 2e-5. None: by the encoder's width
-    head_learning_rate: float = 5e-5  # of everything else: heads and prototypes
-    weight_decay: float = 0.01  # off biases and norms
-    warmup: float = 0.05  # share of the steps
-    schedule: Schedule | None = None  # cosine where there is contrast, linear otherwise
-    clip: float = 1.0  # gradient norm
-    patience: int | None = None  # epochs without a better validation before training stops early
+    # How
+    epochs: Annotated[int, "passes over the training documents; 0: the encoder as it is"] = 80
+    batch_size: Annotated[int, "documents at a time"] = 32
+    accumulation: Annotated[int, "batches per step of the optimiser"] = 1
+    learning_rate: Annotated[float | None, "of the encoder; left open, by its width"] = 5e-5
+    head_learning_rate: Annotated[float, "of everything else: heads and prototypes"] = 5e-5
+    weight_decay: Annotated[float, "off biases and norms"] = 0.01
+    warmup: Annotated[float, "share of the steps in which the rates rise"] = 0.05
+    schedule: Annotated[Schedule | None, "left open: cosine where there is contrast, linear otherwise"] = None
+    clip: Annotated[float, "largest norm of a gradient"] = 1.0
+    patience: Annotated[int | None, "epochs without a better validation after which training stops"] = None
 
     # From embeddings to labels, where the objective has no layer for logits of its own
-    classifier: Classifier = "probe"  # linear evaluation, or "finetune": a linear layer and the encoder together
-    finetune_objective: str = "bce"
-    finetune_epochs: int = 10  # the paper tries 5 and 10
-    finetune_learning_rate: float = 5e-5  # the paper tries 5e-5 and 2e-5
+    classifier: Annotated[Classifier, "linear models on the trained encoder, or fine-tuning with a layer"] = "probe"
+    finetune_objective: Annotated[str, "a loss without contrast"] = "bce"
+    finetune_epochs: Annotated[int, "passes over the training documents, in fine-tuning"] = 10
+    finetune_learning_rate: Annotated[float, "of the encoder, in fine-tuning"] = 5e-5
 
     # The decision
-    lexical: bool = False  # mix in a tf-idf model, as much as helps on validation
-    neighbours: bool = False  # mix in the nearest training documents, as much as helps on validation
-    calibrate: bool = True  # one temperature a third of the labels, so that probabilities mean what they say
-    thresholds: ThresholdObjective = "macro"  # what per-label thresholds are tuned for; "half" is 0.5
-    at_least_one: bool = False  # give every document its most probable label
+    lexical: Annotated[bool, "mix in a linear model on words, as much as helps on validation"] = False
+    neighbours: Annotated[bool, "mix in the nearest training documents, as much as helps on validation"] = False
+    calibrate: Annotated[bool, "make probabilities mean what they say"] = True
+    thresholds: Annotated[ThresholdObjective, "the F1 that thresholds are tuned for; half: all are 0.5"] = "macro"
+    at_least_one: Annotated[bool, "give every document its most probable label"] = False
 
     # The run
-    seed: int = 0
-    device: str = "auto"
-    precision: Precision = "auto"  # training in bf16 where that is faster, reading in full; by name: both
-    checkpoint_seconds: float = 300.0  # at most this much work is lost
-    tensorboard: str | None = None  # a folder to write TensorBoard logs to
+    seed: Annotated[int, "of everything that is drawn by lot"] = 0
+    device: Annotated[str, "or cpu, cuda, cuda:1, mps"] = "auto"
+    precision: Annotated[Precision, "auto trains in bf16 where that is faster, and reads in full"] = "auto"
+    checkpoint_seconds: Annotated[float, "work that an interruption may cost at most"] = 300.0
+    tensorboard: Annotated[str | None, "a folder for TensorBoard logs"] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -108,6 +110,10 @@ class Config:
 
 
 SETTINGS = tuple(field.name for field in fields(Config))
+KINDS: dict[str, Any] = get_type_hints(Config)
+ABOUT: dict[str, str] = {
+    name: kind.__metadata__[0] for name, kind in get_type_hints(Config, include_extras=True).items()
+}
 OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
 
 
@@ -175,11 +181,11 @@ LEFT_OPEN = ("learning_rate",)  # may be None: what suits the encoder
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 _CHOICES: dict[str, tuple[object, ...]] = {
-    "pooling": ("cls", "mean"),
-    "schedule": ("cosine", "linear", None),
-    "classifier": ("probe", "finetune"),
-    "thresholds": ("macro", "micro", "half"),
-    "precision": ("auto", "fp32", "bf16", "fp16"),
+    "pooling": get_args(Pooling),
+    "schedule": (*get_args(Schedule), None),
+    "classifier": get_args(Classifier),
+    "thresholds": get_args(ThresholdObjective),
+    "precision": get_args(Precision),
 }
 
 

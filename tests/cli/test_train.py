@@ -142,11 +142,13 @@ def test_options_may_stand_before_the_data(workshop, tmp_path):
     assert (config["epochs"], config["calibrate"], config["max_length"]) == (0, False, SETTINGS["max_length"])
 
 
-def test_help_lists_every_setting_as_the_default_recipe_has_it():
+def test_help_lists_every_setting_as_the_default_recipe_has_it_and_says_what_it_is():
     shown, default = run("train", "--help").stdout, recipe()
-    assert re.search(rf"--queue-size +<int> +{default.queue_size}", shown)
-    assert re.search(rf"--pooling +<cls\|mean> +{default.pooling}", shown)
-    assert re.search(rf"--lexical +--no-lexical +<bool> +{default.lexical}", shown)
+    assert re.search(rf"--queue-size +<int> +{default.queue_size}; documents", shown)
+    assert re.search(rf"--pooling +<cls\|mean> +{default.pooling}; what", shown)
+    assert re.search(rf"--lexical +--no-lexical +<bool> +{default.lexical}; mix", shown)
+    assert re.search(r"--learning-rate +<float> +of the encoder", shown)  # the recipe leaves it open
+    assert "None" not in shown
 
 
 def test_a_recipe_then_the_file_then_options(workshop, tmp_path):

@@ -6,7 +6,7 @@ from made_up import scored_documents
 from sklearn.metrics import average_precision_score, label_ranking_loss
 
 from abalone.evaluation.checks import read_labels
-from abalone.evaluation.ranking import Standing, ranking_scores
+from abalone.evaluation.ranking import Placement, ranking_scores
 
 
 def rank(truth, probabilities):
@@ -64,7 +64,7 @@ def test_precision_at_k_shares_ties_out():
 
 def test_standing_is_that_of_a_loop():
     truth, probabilities = scored_documents(documents=30, ties=True)
-    at = Standing.of(read_labels("truth", truth), probabilities)
+    at = Placement.of(read_labels("truth", truth), probabilities)
     assert np.array_equal(at.rows, truth.nonzero()[0])
     assert np.array_equal(at.scores, probabilities[truth.nonzero()])
     for place, (row, own) in enumerate(zip(at.rows, at.scores, strict=True)):

@@ -5,7 +5,6 @@ import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.config import LEFT_OPEN, Config
+from abalone.config import ABOUT, KINDS, SETTINGS, Config
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
@@ -69,25 +68,25 @@ def _spelled(options: Mapping[str, Any]) -> list[str]:
 
 def _with_settings(signature: inspect.Signature) -> inspect.Signature:
     """The command's parameters with every setting of `Config` as an option, so that they are listed there alone."""
-    defaults = recipe_config().to_dict()
     own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     settings = [
         inspect.Parameter(
-            field.name,
+            name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,  # not given: the configuration file says it, or the recipe
             annotation=Annotated[
-                field.type | None,  # type: ignore[operator]  # annotations are evaluated, so it is no string
-                typer.Option(
-                    help="by the encoder's width" if field.name in LEFT_OPEN else str(defaults[field.name]),
-                    show_default=False,
-                    rich_help_panel=_panel(field.type),
-                ),
+                KINDS[name] | None,
+                typer.Option(help=_explained(name), show_default=False, rich_help_panel=_panel(KINDS[name])),
             ],
         )
-        for field in fields(Config)
+        for name in SETTINGS
     ]
     return signature.replace(parameters=[*own, *settings])
+
+
+def _explained(setting: str) -> str:
+    value = getattr(recipe_config(), setting)
+    return ABOUT[setting] if value is None else f"{value}; {ABOUT[setting]}"
 
 
 def _panel(kind: object) -> str:

@@ -98,7 +98,7 @@ def load_corpus(
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceData:
     """The documents of a user's own data as they stand there, before splits and label columns are made of them."""
 
     name: str
@@ -115,7 +115,7 @@ def read_source(
     split_column: str | None = None,
     label_separator: str | None = None,
     skip_bad_rows: bool | str | Path = False,
-) -> Reading:
+) -> SourceData:
     """Read a user's own data; the arguments are those of `load_corpus`."""
     opened = _open(source)
     columns = choose_columns(
@@ -129,7 +129,7 @@ def read_source(
     if left_out:
         documents.notes.append(left_out)
         warnings.warn(left_out, stacklevel=3)
-    return Reading(
+    return SourceData(
         opened.name,
         documents,
         f"column {columns.split!r}" if columns.split else "files",

@@ -22,7 +22,7 @@ def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
         probabilities: [n, L].
     """
     documents, labels = truth.shape
-    of_document = Standing.of(truth, probabilities)
+    of_document = Placement.of(truth, probabilities)
     tied = of_document.reached - of_document.above
     scores = {
         f"precision_at_{k}": float(np.clip((k - of_document.above) / tied, 0, 1).sum() / (k * documents))
@@ -32,7 +32,7 @@ def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
     wrong_pairs = np.bincount(of_document.rows, of_document.reached - of_document.hits, minlength=documents)
     scores["ranking_loss"] = float(np.mean(wrong_pairs / np.maximum(sizes * (labels - sizes), 1)))
     by_label = truth.T.tocsr()
-    of_label = Standing.of(by_label, transposed(probabilities))
+    of_label = Placement.of(by_label, transposed(probabilities))
     support = np.diff(by_label.indptr)  # [L]
     precision = np.bincount(of_label.rows, of_label.hits / of_label.reached, minlength=labels)
     present = support > 0
@@ -41,7 +41,7 @@ def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Placement:
     """Where the positives of each row stand among the scores of that row; [P], an entry for each 1 of the truth."""
 
     rows: np.ndarray
@@ -52,7 +52,7 @@ class Standing:
     below: np.ndarray  # the next lower score of the row; 0 if there is none
 
     @classmethod
-    def of(cls, truth: csr_array, scores: Scores) -> "Standing":
+    def of(cls, truth: csr_array, scores: Scores) -> "Placement":
         """Sort the scores [rows, items], a block of rows at a time, and look the positives up."""
         step = max(1, SORTED_AT_ONCE // scores.shape[1])
         found = []
@@ -65,7 +65,7 @@ class Standing:
 
 
 def _stand(truth: csr_array, scores: np.ndarray, first_row: int) -> tuple[np.ndarray, ...]:
-    """The columns of `Standing` for a block of rows."""
+    """The columns of `Placement` for a block of rows."""
     items = scores.shape[1]
     sizes = np.diff(truth.indptr)
     rows = np.repeat(np.arange(len(scores)), sizes)  # [P]

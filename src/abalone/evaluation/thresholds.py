@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
+from abalone.config import ThresholdObjective
 from abalone.evaluation.blocks import EVERY, Scores, column_blocks, row_blocks, transposed
 from abalone.evaluation.checks import (
     Labels,
@@ -18,9 +19,7 @@ from abalone.evaluation.checks import (
     read_probabilities,
     read_probability_scores,
 )
-from abalone.evaluation.ranking import Standing
-
-Objective = Literal["macro", "micro", "half"]
+from abalone.evaluation.ranking import Placement
 
 # Tried on arXiv abstracts: 53 labels; logistic regression and SVM on tf-idf, logistic regression on LSA; thresholds
 # chosen on 500, 1,500 or 4,800 documents and scored on fresh ones. Against no shrinkage macro-F1 gains 1.9 to 2.2, 1.3
@@ -96,7 +95,7 @@ def fit_thresholds(
     probabilities: Scores,
     labels: Labels,
     *,
-    objective: Objective = "macro",
+    objective: ThresholdObjective = "macro",
     shrinkage: float = SHRINKAGE,
     calibrated: bool = False,
 ) -> Thresholds:
@@ -125,8 +124,8 @@ def fit_thresholds(
         Lipton, Elkan & Naryanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", ECML PKDD 2014.
         Yang, "A Study of Thresholding Strategies for Text Categorization", SIGIR 2001.
     """
-    if objective not in get_args(Objective):
-        raise ValueError(f"objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
+    if objective not in get_args(ThresholdObjective):
+        raise ValueError(f"objective must be one of {', '.join(get_args(ThresholdObjective))}, got {objective!r}")
     if not (math.isfinite(shrinkage) and shrinkage >= 0):
         raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage}")
     probabilities, truth = read_probability_scores("probabilities", probabilities), read_labels("labels", labels)
@@ -164,7 +163,7 @@ def _midway(below: np.ndarray, above: np.ndarray | float) -> np.ndarray:
 # So each positive stands for a cut, and what that cut predicts and hits is where the positive stands in its column.
 
 
-def _best_by_row(at: Standing, score: np.ndarray) -> np.ndarray:
+def _best_by_row(at: Placement, score: np.ndarray) -> np.ndarray:
     """Index of the best-scored positive of each row that has one; the highest cut among equals."""
     order = np.lexsort((at.scores, score, at.rows))
     return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
@@ -196,7 +195,7 @@ def _cuts_label_by_label(
 
 def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> tuple[np.ndarray, np.ndarray]:
     """The cut with the highest F1 for each label that has a positive, and how many documents it gives it to."""
-    at = Standing.of(by_label, probabilities.T)
+    at = Placement.of(by_label, probabilities.T)
     support = np.diff(by_label.indptr)
     best = _best_by_row(at, 2 * at.hits / (at.reached + support[at.rows]))
     return _midway(at.below[best], at.scores[best]), at.reached[best]
@@ -209,7 +208,7 @@ def _micro_cuts(probabilities: Scores, by_label: csr_array) -> np.ndarray:
     least F can be had if and only if 2·hits − F·predicted, which each label makes as large as it can by itself,
     reaches F·positives; the ratio had is the next F, until it no longer grows.
     """
-    at = Standing.of(by_label, transposed(probabilities))
+    at = Placement.of(by_label, transposed(probabilities))
     reached_f1 = 0.0
     while True:
         gain = 2 * at.hits - reached_f1 * at.reached

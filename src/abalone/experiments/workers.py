@@ -35,7 +35,7 @@ class Failure:
     trace: str = ""
 
 
-Outcome = tuple[Task, Record | Failure]
+Completion = tuple[Task, Record | Failure]
 
 
 class Workers(Protocol):
@@ -50,7 +50,7 @@ class Workers(Protocol):
         """Take a task."""
         ...
 
-    def next(self) -> Outcome:
+    def next(self) -> Completion:
         """Wait for a task to be done."""
         ...
 
@@ -82,7 +82,7 @@ class Alone:
         """Take a task."""
         self._task = task
 
-    def next(self) -> Outcome:
+    def next(self) -> Completion:
         """Do the task."""
         task, self._task = self._task, None
         if task is None:
@@ -123,7 +123,7 @@ class Crew:
             connection.send(task)
         self._busy[connection] = process, task
 
-    def next(self) -> Outcome:
+    def next(self) -> Completion:
         """Wait for the first process that is done, or dead."""
         connection = wait(list(self._busy))[0]
         assert isinstance(connection, Connection)

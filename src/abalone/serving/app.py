@@ -19,7 +19,7 @@ from abalone.serving.batching import ROOM, Batcher, Busy
 from abalone.serving.guard import Guard, problem
 from abalone.serving.limits import Limits, Refusal, read_request
 from abalone.serving.metrics import Metrics
-from abalone.serving.served import Answer, Query, Served
+from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ def create_app(
     limits = limits or Limits()
     metrics = Metrics()
     thresholds = [_threshold(value) for value in served.classifier.decision.thresholds.values]
-    batcher: Batcher[Query, Answer] = Batcher(
+    batcher: Batcher[Query, Verdict] = Batcher(
         served.answer, lambda query: len(query.text), observe=metrics.observe_batch, room=max(room, limits.texts)
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
@@ -123,8 +123,8 @@ def create_app(
 
 
 async def _unless_gone(
-    request: Request, batcher: Batcher[Query, Answer], queries: list[Query], limits: Limits
-) -> list[Answer]:
+    request: Request, batcher: Batcher[Query, Verdict], queries: list[Query], limits: Limits
+) -> list[Verdict]:
     """The answers; given up as soon as the client hangs up, so that the model does no work for nobody."""
     answering = asyncio.ensure_future(batcher.submit(queries))
     hanging_up = asyncio.ensure_future(request.receive())  # the body has been read: the next event is the end
@@ -143,7 +143,7 @@ async def _unless_gone(
 
 
 def _prediction(
-    answer: Answer, names: Sequence[str], thresholds: list[float | None], top_k: int | None
+    answer: Verdict, names: Sequence[str], thresholds: list[float | None], top_k: int | None
 ) -> dict[str, object]:
     order = np.argsort(-answer.probabilities, kind="stable")
     chosen = order[answer.given[order]] if top_k is None else order[:top_k]

@@ -46,7 +46,7 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Verdict:
     """What the model says of one text."""
 
     probabilities: np.ndarray  # [L]
@@ -70,13 +70,13 @@ class Served:
     frequencies: Sequence[int] | None = None
     evidence: Evidence | None = None
 
-    def answer(self, queries: Sequence[Query]) -> list[Answer]:
+    def answer(self, queries: Sequence[Query]) -> list[Verdict]:
         """One answer a query, in order."""
         texts = [query.text for query in queries]
         probabilities, embeddings = self.classifier.probabilities_and_embeddings(texts)  # [n, L], [n, h]
         given = self.classifier.decision.labels(probabilities)  # [n, L]
         near = self._nearest(queries, embeddings)
-        return [Answer(probabilities[row], given[row], near.get(row)) for row in range(len(queries))]
+        return [Verdict(probabilities[row], given[row], near.get(row)) for row in range(len(queries))]
 
     def _nearest(self, queries: Sequence[Query], embeddings: np.ndarray) -> dict[int, list[Document]]:
         asking = [row for row, query in enumerate(queries) if query.evidence]

@@ -6,13 +6,13 @@ from abalone.model.feed import embed
 from abalone.model.heads import LinearHead
 from abalone.training.engine import train
 from abalone.training.objectives import Objective
-from abalone.training.run import History, Run
+from abalone.training.run import History, TrainingRun
 
 KEPT = "micro_f1"  # the epoch with the best one is kept, as in the paper
 
 
 def supervise(
-    objective: Objective, run: Run, stage: str, epochs: int, **changes: float
+    objective: Objective, run: TrainingRun, stage: str, epochs: int, **changes: float
 ) -> tuple[TextEncoder, LinearHead, History]:
     """Train an objective that has a layer for logits; the epoch with the best validation micro-F1 is kept.
 

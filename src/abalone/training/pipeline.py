@@ -32,7 +32,7 @@ from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
-from abalone.training.run import History, Run, enter_folder, refuse_other_documents
+from abalone.training.run import History, TrainingRun, enter_folder, refuse_other_documents
 
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
 
@@ -74,7 +74,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
         with ranks.first_here_goes_first():  # the others then find the tokens in the cache
             train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
-        run = Run(config, train, validation, accelerator, folder, resume, ranks)
+        run = TrainingRun(config, train, validation, accelerator, folder, resume, ranks)
         names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
         if parts is None:
             encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
@@ -86,7 +86,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
 
 
 def _with_decision(
-    run: Run,
+    run: TrainingRun,
     corpus: Corpus,
     encoder: TextEncoder,
     tokenizer: PreTrainedTokenizerBase,
@@ -187,7 +187,7 @@ def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) 
 
 
 def _train_stages(
-    run: Run, encoder: TextEncoder, num_labels: int, name_features: Tensor | None
+    run: TrainingRun, encoder: TextEncoder, num_labels: int, name_features: Tensor | None
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """What the objective asks for: pre-training and then probes or fine-tuning, or one supervised stage."""
     config = run.config
@@ -210,7 +210,7 @@ def _train_stages(
 
 
 def _train_upper_layers(
-    run: Run, lower: TextEncoder, upper: TextEncoder, num_labels: int, name_features: Tensor | None
+    run: TrainingRun, lower: TextEncoder, upper: TextEncoder, num_labels: int, name_features: Tensor | None
 ) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
     """The same stages on the upper layers, over what the frozen lower ones make of each document once."""
     with run.accelerator.autocast():

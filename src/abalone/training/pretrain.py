@@ -12,13 +12,13 @@ from abalone.model.heads import LinearHead
 from abalone.training.capture import Captured
 from abalone.training.engine import LAST, train
 from abalone.training.objectives import Objective
-from abalone.training.run import History, Run
+from abalone.training.run import History, TrainingRun
 
 STAGE = "pretraining"
 CANDIDATES = (LAST, "train_loss", "validation_loss")  # the paper's three checkpoints
 
 
-def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, History]:
+def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, LinearHead, History]:
     """Pre-train, then keep the checkpoint on which linear evaluation does best (micro-F1 on validation).
 
     Returns:
@@ -47,7 +47,7 @@ def pretrain(objective: Objective, run: Run) -> tuple[TextEncoder, LinearHead, H
     return objective.encoder, fitted[best][1], standing.history
 
 
-def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float]:
+def linear_evaluation(encoder: TextEncoder, run: TrainingRun) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device, half = run.accelerator.device, reading_precision(run.config.precision)
     features, val_features = (
@@ -62,7 +62,7 @@ def linear_evaluation(encoder: TextEncoder, run: Run) -> tuple[LinearHead, float
 class ValidationLoss:
     """Mean loss over validation in file order, with the prototypes and the queue as they are."""
 
-    def __init__(self, objective: Objective, run: Run) -> None:
+    def __init__(self, objective: Objective, run: TrainingRun) -> None:
         self.objective, self.run = objective, run
         self._total = torch.zeros((), device=run.accelerator.device)
         documents, size = len(run.validation), run.config.batch_size

@@ -30,7 +30,7 @@ IDENTITY = "run.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """Settings, documents, machine and folder of a run.
 
     Args:
