@@ -17,6 +17,7 @@ from abalone.data.files import open_text
 
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte-order marks, as bytes that could not be decoded
 _SPACE = re.compile(r"\s*")
 
 
@@ -193,9 +194,12 @@ def undecodable(source: str) -> str | None:
     """What to say of the first byte that is not UTF-8, if there is one."""
     if source.isascii() or not (match := _UNDECODABLE.search(source)):
         return None
+    if source.startswith(_UTF_16):
+        return "UTF-16, where UTF-8 is expected; convert the file: iconv -f utf-16 -t utf-8"
     byte = ord(match.group()) - 0xDC00
     before = source[: match.start()].encode("utf-8", "surrogateescape")
-    return f"byte 0x{byte:02x} at position {len(before) + 1} of the row is not UTF-8"
+    found = f"byte 0x{byte:02x} at position {len(before) + 1} of the row is not UTF-8"
+    return f"{found}; if the file is from Windows, convert it: iconv -f windows-1252 -t utf-8"
 
 
 def half_character(text: str) -> str | None:
