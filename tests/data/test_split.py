@@ -61,7 +61,7 @@ def test_labels_with_three_documents_of_their_own_are_in_every_part(counts, seed
     assert in_every_part[: len(counts)][np.array(counts, dtype=int) >= 3].all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(matrices(6, 5))
 def test_small_splits_miss_as_few_labels_as_any_split_can(Y):
     """Against all 3^n splits that keep every label in training."""

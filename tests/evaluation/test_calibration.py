@@ -34,7 +34,7 @@ def test_planted_temperatures_are_found():
     assert cross_entropy(truth, probabilities) < cross_entropy(truth, expit(logits))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     documents=st.integers(1, 30),

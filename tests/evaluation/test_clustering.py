@@ -37,7 +37,7 @@ def test_values_are_those_of_scikit_learn(documents, classes):
     assert davies_bouldin_score(embeddings, members) == pytest.approx(expected, **CLOSE)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_ties_duplicates_and_singletons(data):
     documents = data.draw(st.integers(3, 24))

@@ -21,7 +21,7 @@ COUNTED = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     documents=st.integers(1, 40),

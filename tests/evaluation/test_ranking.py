@@ -21,7 +21,7 @@ def mean_average_precision(truth, probabilities):
     return np.mean([average_precision_score(y, p) for y, p in columns])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     documents=st.integers(1, 40),

@@ -28,7 +28,7 @@ def all_cuts(column):
     return [NEVER, *np.unique(np.append(column, 0.0))[::-1]]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.data())
 def test_macro_cuts_are_the_best_there_are(data):
     probabilities, truth = draw(data, data.draw(st.integers(1, 12)), data.draw(st.integers(2, 4)))
@@ -38,7 +38,7 @@ def test_macro_cuts_are_the_best_there_are(data):
         assert micro(true, column >= cut.values[label]) == pytest.approx(best, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_micro_cuts_are_the_joint_optimum(data):
     probabilities, truth = draw(data, data.draw(st.integers(2, 5)), data.draw(st.integers(2, 3)))

@@ -30,7 +30,8 @@ def record(run: Run, fingerprint: str, micro: float = 0.5, *, test: float | None
     """A record whose every score is `micro` on validation, and `test` (or `micro`) on test."""
 
     def scores(value: float) -> dict[str, dict[str, float]]:
-        names = ("micro_f1", "macro_f1", "macro_f1_head", "macro_f1_medium", "macro_f1_tail")
+        thirds = (f"macro_f1_{third}" for third in ("head", "medium", "tail"))
+        names = ("micro_f1", "macro_f1", *thirds, "mean_average_precision")
         at_half = {**dict.fromkeys(names, value), "hamming_loss": 1 - value}
         tuned = {**dict.fromkeys(names, value + 0.1), "hamming_loss": 0.9 - value}
         return {"half": at_half, "macro": tuned, "micro": tuned}

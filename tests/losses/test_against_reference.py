@@ -70,7 +70,7 @@ def test_awkward_batches(name, case, label_work):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_random_sizes(name, data):
     case = make(
@@ -102,7 +102,7 @@ def test_queue_in_part_filled_is_what_is_filled(name):
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000), batch=st.integers(1, 6), labels=st.integers(1, 5), p=st.sampled_from([0.0, 0.4, 1.0])
 )

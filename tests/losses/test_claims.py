@@ -21,7 +21,7 @@ def log_softmax_to_others(z, tau):
     return similarity - similarity.logsumexp(1, keepdim=True)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_jscl_trains_like_any_shared_label_unweighted(seed):
     case = make(seed=seed, batch=8)
@@ -53,7 +53,7 @@ def test_msc_weights_are_proportional_to_jaccard_where_labels_are_balanced():
     assert not torch.allclose(msc, base)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_msc_gives_every_label_of_an_anchor_the_same_attraction(seed):
     case = make(seed=seed, batch=8, queue=20)
@@ -69,7 +69,7 @@ def test_msc_gives_every_label_of_an_anchor_the_same_attraction(seed):
     torch.testing.assert_close(per_label, case.labels[:1] / case.labels[:1].sum().clamp(min=1).double())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), tau=st.sampled_from([0.05, 0.3, 1.0]))
 def test_supcon_is_bounded_by_attraction_and_repulsion(seed, tau):
     g = torch.Generator().manual_seed(seed)

@@ -38,7 +38,7 @@ def test_mulcon_gradient_equals_finite_differences():
 
 
 @pytest.mark.parametrize("name", CONTRASTIVE)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_order_and_scale_do_not_matter(name, seed):
     case = make(seed=seed, batch=7, queue=8, labels=5)

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abalone import MemoryQueue
@@ -12,7 +12,6 @@ def rows(start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack([i, -i], 1).float(), torch.stack([i % 2, i // 2 % 2, i // 4 % 2], 1)
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 12), max_size=8))
 def test_holds_the_newest_rows_oldest_first(size, batches):
     queue = MemoryQueue(size=size, dim=2, num_labels=3)
