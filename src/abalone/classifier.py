@@ -17,7 +17,8 @@ from abalone.data.cache import cache_entry
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.blocks import EVERY, row_blocks
-from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.evaluation.finished import evaluate_finished
+from abalone.evaluation.metrics import LabelScore
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config
@@ -168,12 +169,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on a split whose label columns are those of the model, overall and label by label."""
         check_is_fitted(self, "predictor_")
-        decision = self.predictor_.decision
-        probabilities = self.predictor_.scores(read_texts(split.texts))
-        predictions = decision.given(probabilities)
-        frequencies = np.array(self.predictor_.story["statistics"]["frequencies"])
-        overall = evaluate(split.labels, predictions, probabilities=probabilities, frequencies=frequencies)
-        return overall, per_label(split.labels, predictions, self.label_names, frequencies, decision.thresholds.values)
+        return evaluate_finished(self.predictor_, split.labels, self.predictor_.scores(read_texts(split.texts)))
 
     def score(self, texts: Sequence[str], labels: Labels) -> float:
         """Macro-F1, for scikit-learn's model selection."""

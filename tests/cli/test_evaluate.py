@@ -58,7 +58,9 @@ def run(*arguments: object) -> Result:
 def scores_of(result: Result) -> dict[str, object]:
     """Strictly JSON: NaN, which Python would write and read, is none."""
     assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout, parse_constant=pytest.fail)
+    scores = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert scores.pop("absent_labels") == sum(label["support"] == 0 for label in scores["labels"])
+    return scores
 
 
 @pytest.mark.parametrize(("split", "rows"), [("train", slice(120)), ("validation", slice(120, 150))])
@@ -158,6 +160,31 @@ def test_labels_that_the_model_does_not_know_are_named(model, tmp_path, classifi
     scores = scores_of(result)
     assert scores.pop("labels")
     assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))
+
+
+def test_labels_that_no_scored_document_carries_are_told_and_count_as_0(model, tmp_path):
+    """Whether the model gives them or not: without b the texts still hold its word, without d they do not."""
+    kept = [row for row, carried in enumerate(lists(LABELS)) if "d" not in carried]
+    carried = [[name for name in lists(LABELS[[row]])[0] if name != "b"] for row in kept]
+    tiny.write_jsonl(tmp_path / "new.jsonl", [TEXTS[row] for row in kept], carried, [None] * len(kept))
+    result = run(model, tmp_path / "new.jsonl", "--json")
+    assert (
+        f"note: 2 of the 5 labels of {model} occur in no scored document of new; each counts as F1 0 in macro-F1: b, d."
+    ) in result.stderr.splitlines()
+    assert json.loads(result.stdout)["absent_labels"] == 2
+    scores = scores_of(result)
+    by_name = {label["name"]: label for label in scores["labels"]}
+    assert [(by_name[name]["support"], by_name[name]["f1"]) for name in "bd"] == [(0, 0), (0, 0)]
+    assert by_name["b"]["predicted"] > 0
+    assert by_name["d"]["predicted"] == 0
+    assert scores["macro_f1"] == pytest.approx(sum(label["f1"] for label in scores["labels"]) / 5)
+    assert scores["macro_f1"] > 0
+
+
+def test_nothing_is_told_of_labels_that_all_occur(model, data):
+    result = run(model, data)
+    assert "occur in no scored document" not in result.stderr
+    assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_an_old_report_stays_when_the_new_one_fails(models, tmp_path):
     ("arguments", "told"),
     [
         (("nowhere",), "nowhere is no model folder"),
+        (("{data}",), "papers.jsonl is a file, and a report shows what only a model folder holds, such as settings"),
         (("{0}", "{0}"), "the same model folder is named twice"),
         (("{0}", "--split", "tset"), "no split is called 'tset'"),
         (("{0}", "-o", "{0}"), "is a folder: name an HTML file with --output"),
@@ -126,6 +127,20 @@ def test_mistakes_end_in_status_2(arguments, told, models, data, tmp_path, monke
     assert isinstance(result.exception, SystemExit)
     assert told in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_labels_that_no_scored_document_carries_are_told_for_each_model(models, tmp_path):
+    carried = [[name for name in row if name != "d"] for row in lists(LABELS[130:])]
+    tiny.write_jsonl(tmp_path / "new.jsonl", TEXTS[130:], carried, [None] * 30)
+    result = run(*models, "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html")
+    assert result.exit_code == 0, result.stderr
+    for name in ("frozen", "trained"):
+        note = f"1 of the 5 labels of {name} occur in no scored document of new; each counts as F1 0 in macro-F1: d."
+        assert f"note: {note}" in result.stderr.splitlines()
+    for shown in payload(tmp_path / "r.html")["runs"]:
+        f1 = shown["by_label"]["f1"]
+        assert f1[NAMES.index("d")] == 0
+        assert shown["scores"]["macro_f1"] == pytest.approx(sum(f1) / 5, abs=1e-5)
 
 
 def test_an_empty_split_is_refused(models, tmp_path):

@@ -19,6 +19,7 @@ from abalone.cli import app
 from abalone.cli.serve import read_model
 from abalone.data.load import load_corpus
 from abalone.data.memory import label_lists
+from abalone.serving.export import export
 from abalone.serving.server import bind, own_hosts
 
 NAMES = ("zero", "one", "<b>two</b>", "three", "four")
@@ -146,6 +147,9 @@ def test_evidence_is_what_the_model_was_trained_on(tmp_path, monkeypatch):
     encoder = tiny.save_encoder(tmp_path / "encoder")
     model = AbaloneClassifier(encoder=encoder, epochs=0, lexical=False, max_length=32, device="cpu").fit_corpus(corpus)
     model.save_pretrained(tmp_path / "model")
-    evidence = read_model(tmp_path / "model", str(tmp_path / "data.jsonl"), None, "cpu").evidence
-    (near,) = evidence.nearest(model.encode(texts[:1]), len(evidence))
-    assert {document.text for document in near} == set(corpus.train.texts)
+    export(model.predictor_, tmp_path / "model.onnx")
+    for name in ("model", "model.onnx"):
+        served = read_model(tmp_path / name, str(tmp_path / "data.jsonl"), None, "cpu")
+        (near,) = served.evidence.nearest(model.encode(texts[:1]), len(served.evidence))
+        assert {document.text for document in near} == set(corpus.train.texts)
+        assert served.frequencies == corpus.train.labels.sum(axis=0).tolist()

@@ -1,15 +1,24 @@
 """`abalone evaluate`: how good a model is on documents whose labels are known."""
 
 import json
+import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, reads_corpus
-from abalone.cli.scored import to_score
+from abalone.cli.models import open_model
+from abalone.cli.scored import tell_absent, to_score
+from abalone.launch import launched
+
+if TYPE_CHECKING:
+    from abalone.evaluation.blocks import Scores
+    from abalone.model.predictor import Predictor
+    from abalone.serving.onnx_model import OnnxModel
 
 SHOWN = 10  # labels at the bad end of the per-label table
 
@@ -17,7 +26,7 @@ SHOWN = 10  # labels at the bad end of the per-label table
 @app.command()
 @reads_corpus
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
     data: Data,
     split: Annotated[
         str | None,
@@ -28,23 +37,42 @@ def evaluate(
     **reading: Any,
 ) -> None:
     """Score a model on one split of DATA: overall, by thirds of the labels, and label by label."""
-    from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import labels_table, scores_table
-    from abalone.data.corpus import SPLITS, Split
+    from abalone.data.corpus import SPLITS
     from abalone.data.memory import known_labels
-    from abalone.training.processes import launched_ranks
+    from abalone.evaluation.finished import evaluate_finished
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
-    classifier = AbaloneClassifier.from_pretrained(model, device=device)
-    trained_on = {str(model): classifier.predictor_.story.get("provenance", {})}
-    name, split, texts, labels = to_score(data, split, trained_on, **reading)
-    classifier.predictor_.ranks = launched_ranks(device)
-    scores, by_label = classifier.evaluate_split(Split(texts, known_labels(labels, classifier.label_names)))
-    if as_json:
-        typer.echo(
-            json.dumps({**scores, "labels": [asdict(label) for label in by_label]}, indent=2, ensure_ascii=False)
+    if launched()[1] > 1 and model.is_file():
+        raise ValueError("several processes were launched, and an ONNX file runs in one: give the model folder instead")
+    opened = open_model(model, device)
+    if not opened.story:
+        warnings.warn(
+            f"{model} does not say what it was trained on: documents of its training may be scored, and head, medium "
+            "and tail are not known; export the model again",
+            stacklevel=2,
         )
+    trained_on = {str(model): opened.story.get("provenance", {})}
+    name, split, texts, labels = to_score(data, split, trained_on, **reading)
+    absent = tell_absent(str(model), opened.label_names, name, labels)
+    truth = known_labels(labels, opened.label_names)
+    scores, by_label = evaluate_finished(opened, truth, _probabilities(opened, texts, device))
+    if as_json:
+        told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
     scores_table({split: scores}, title=f"{name}, {len(texts):,} documents")
     labels_table(sorted(by_label, key=lambda label: label.f1)[:SHOWN], title="The labels it knows least")
+
+
+def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
+    """[n, L]; of a folder, all processes that were launched encode for each other. An ONNX file needs no torch."""
+    from abalone.serving.onnx_model import OnnxModel
+
+    if isinstance(model, OnnxModel):
+        return model.kept_scores(texts)
+    from abalone.training.processes import launched_ranks
+
+    model.ranks = launched_ranks(device)
+    return model.scores(texts)

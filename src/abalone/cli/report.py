@@ -8,7 +8,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus
-from abalone.cli.scored import to_score
+from abalone.cli.scored import tell_absent, to_score
 
 
 @app.command()
@@ -45,6 +45,11 @@ def report(
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: name an HTML file with --output")
+    if files := [folder for folder in folders if folder.is_file()]:
+        raise ValueError(
+            f"{files[0]} is a file, and a report shows what only a model folder holds, such as settings and learning "
+            "curves: give the folder that it was exported from. `abalone evaluate` scores an ONNX file"
+        )
     models = {
         name: AbaloneClassifier.from_pretrained(folder, device=device)
         for name, folder in zip(short_names(folders), folders, strict=True)
@@ -52,7 +57,10 @@ def report(
     documents = None
     if data is not None:
         trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
-        documents = Documents(*to_score(data, split, trained_on, **reading))
+        corpus, split, texts, labels = to_score(data, split, trained_on, **reading)
+        for name, model in models.items():
+            tell_absent(name, model.label_names, corpus, labels)
+        documents = Documents(corpus, split, texts, labels)
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:

@@ -9,9 +9,10 @@ from abalone.cli.corpus import one_or_several, read_and_tell, split_seed, tell, 
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
+    from abalone.data.label_lists import LabelLists
 
-Labelled = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Texts, and the names of their labels."""
+    Labelled = tuple[Sequence[str], LabelLists]
+    """Texts, and the names of their labels."""
 
 
 def to_score(
@@ -21,7 +22,7 @@ def to_score(
     *,
     path: Path | None,
     **options: Any,
-) -> tuple[str, str, Sequence[str], Sequence[Sequence[str]]]:
+) -> "tuple[str, str, Sequence[str], LabelLists]":
     """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
 
     Args:
@@ -46,7 +47,7 @@ def to_score(
 
 def _of_own_data(
     data: str, split: str | None, trained_on: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
-) -> tuple[str, str, Labelled]:
+) -> "tuple[str, str, Labelled]":
     """As `to_score`.
 
     Not from a `Corpus` where that can be helped: it has no column for a label that its own training split lacks, and
@@ -95,7 +96,26 @@ def _of_own_data(
     return read.name, chosen, labelled
 
 
-def _of_corpus(corpus: "Corpus", split: str) -> Labelled:
+def tell_absent(model: str, label_names: Sequence[str], data: str, labels: "LabelLists") -> int:
+    """Say on stderr which labels of a model are on none of the documents it is scored on; returns how many.
+
+    Whatever the model says, no such label can have a hit: its F1 is 0, and macro-F1 the lower for it.
+    """
+    from abalone.data.assemble import listed
+
+    carried = set(labels.carried())
+    absent = [name for name in label_names if name not in carried]
+    if absent:
+        tell(
+            [
+                f"{len(absent):,} of the {len(label_names):,} labels of {model} occur in no scored document of {data}; "
+                f"each counts as F1 0 in macro-F1: {listed(absent)}."
+            ]
+        )
+    return len(absent)
+
+
+def _of_corpus(corpus: "Corpus", split: str) -> "Labelled":
     from scipy.sparse import vstack
 
     from abalone.data.label_lists import LabelLists

@@ -72,7 +72,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     from abalone.serving.served import Query, Served
 
     classifier = open_model(model, device)
-    story: Mapping[str, Any] = getattr(classifier, "story", {})  # of which an ONNX file has none
+    story: Mapping[str, Any] = classifier.story  # which an ONNX file of before does not have
     documents = None
     if evidence is not None:
         from abalone.serving.evidence import Evidence

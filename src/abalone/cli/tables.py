@@ -46,9 +46,8 @@ def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
         table.add_column(heading, justify="right")
     for label in labels:
         shares = (f"{100 * share:.1f}" for share in (label.precision, label.recall, label.f1))
-        table.add_row(
-            Text(printable(label.name)), str(label.train_frequency), str(label.support), str(label.predicted), *shares
-        )
+        trained = "" if label.train_frequency is None else str(label.train_frequency)
+        table.add_row(Text(printable(label.name)), trained, str(label.support), str(label.predicted), *shares)
     Console().print(table)
 
 

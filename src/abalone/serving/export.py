@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -107,9 +108,16 @@ def _file_content(predictor: Predictor, experts: Mapping[str, str], texts_for_in
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    onnx.helper.set_model_props(graph, metadata(predictor.label_names, reading, predictor.decision, experts))
+    told = metadata(predictor.label_names, reading, predictor.decision, experts, _story(predictor))
+    onnx.helper.set_model_props(graph, told)
     content: bytes = graph.SerializeToString()
     return content
+
+
+def _story(predictor: Predictor) -> dict[str, Any]:
+    """What scoring has to know of the training data: which documents they were, and which labels were rare."""
+    provenance, frequencies = predictor.story.get("provenance", {}), list(predictor.frequencies)
+    return {"provenance": provenance, "statistics": {"frequencies": frequencies}}
 
 
 def _reading(predictor: Predictor) -> Reading:

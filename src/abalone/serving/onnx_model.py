@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ import numpy as np
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
+from abalone.data.scratch import array_of
 from abalone.data.shapes import NUMBER, misfit
 from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.progress import track
 from abalone.serving.onnx_neighbours import StoredNeighbours
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT = "1"
 # Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
 MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
+STORY = "story"  # which files of before do not have
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
@@ -38,6 +41,7 @@ SHAPES = {
         "max_chunks": int,
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
+    STORY: {"statistics?": {"frequencies": [int]}, "provenance?": dict},
 }
 BLOCK = 1024  # texts that are in memory as tokens at a time
 TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
@@ -100,6 +104,8 @@ class OnnxModel:
         reading: from texts to ids.
         decision: from logits to labels.
         lexical, neighbours: the experts that are mixed in, if any.
+        story: of its training data `provenance`, and in `statistics` the `frequencies` of the labels; as in the model
+            folder, without the rest that it tells. Empty for a file of before.
     """
 
     session: "InferenceSession"
@@ -108,6 +114,7 @@ class OnnxModel:
     decision: Decision
     lexical: LexicalModel | None = None
     neighbours: StoredNeighbours | None = None
+    story: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, threads: int = 0) -> "OnnxModel":
@@ -120,7 +127,7 @@ class OnnxModel:
         name = "the ONNX model" if isinstance(source, bytes) else str(source)
         session = _session(source, name, threads)
         try:
-            stored = session.get_modelmeta().custom_metadata_map
+            stored = {STORY: "{}", **session.get_modelmeta().custom_metadata_map}
         except UnicodeDecodeError as error:
             raise ValueError(f"{name} is damaged: {error}") from None
         if MARK not in stored:
@@ -138,10 +145,14 @@ class OnnxModel:
                 Decision.from_dict(told[DECISION]),
                 _stored_lexical(stored),
                 StoredNeighbours.found_in(stored),
+                told[STORY],
             )
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
             if model.decision.labels(scores).shape[1] != len(model.label_names):
                 raise ValueError(f"it has {len(model.label_names)} label names for {scores.shape[1]} labels")
+            known = model.story.get("statistics", {}).get("frequencies", model.label_names)
+            if len(known) != len(model.label_names):
+                raise ValueError(f"it has {len(model.label_names)} label names, and frequencies for {len(known)}")
         except Exception as error:  # of several libraries, each with kinds of its own for what does not fit
             raise ValueError(f"{name} is damaged: {readable(str(error)) or type(error).__name__}") from error
         return model
@@ -164,6 +175,16 @@ class OnnxModel:
         """The probabilities, computed block by block where texts and labels are many."""
         shape = len(texts), len(self.label_names)
         return held(Computed(shape, lambda rows, columns: self.probabilities(_some(texts, rows))[:, columns]))
+
+    def kept_scores(self, texts: Sequence[str]) -> np.ndarray:
+        """The probabilities [n, L], in a file without a name where they are many.
+
+        For whoever looks at them again and again: with `scores` every look is another run of the network.
+        """
+        probabilities = array_of((len(texts), len(self.label_names)), np.float64)
+        for start in track(range(0, len(texts), BLOCK), "Predicting"):
+            probabilities[start : start + BLOCK] = self.probabilities(texts[start : start + BLOCK])
+        return probabilities
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[n, h], float32."""
@@ -209,7 +230,11 @@ def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
 
 
 def metadata(
-    label_names: Sequence[str], reading: Reading, decision: Decision, experts: Mapping[str, str]
+    label_names: Sequence[str],
+    reading: Reading,
+    decision: Decision,
+    experts: Mapping[str, str],
+    story: Mapping[str, Any],
 ) -> dict[str, str]:
     """What `OnnxModel.load` finds in a file beside the network; `experts` as text, by the names of their files."""
     values = {
@@ -217,6 +242,7 @@ def metadata(
         THRESHOLDS: decision.thresholds.values.tolist(),
         DECISION: decision.to_dict(),
         READING: asdict(reading),
+        STORY: story,
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
     return {MARK: FORMAT, **told, **experts}
