@@ -17,8 +17,8 @@ from abalone.data.cache import cache_entry
 from abalone.data.corpus import Corpus, Split
 from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.blocks import EVERY, row_blocks
-from abalone.evaluation.finished import evaluate_finished
 from abalone.evaluation.metrics import LabelScore
+from abalone.evaluation.scored_model import evaluate_model
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config
@@ -169,7 +169,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on a split whose label columns are those of the model, overall and label by label."""
         check_is_fitted(self, "predictor_")
-        return evaluate_finished(self.predictor_, split.labels, self.predictor_.scores(read_texts(split.texts)))
+        return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(read_texts(split.texts)))
 
     def score(self, texts: Sequence[str], labels: Labels) -> float:
         """Macro-F1, for scikit-learn's model selection."""

@@ -39,6 +39,7 @@ def test_the_full_set_by_its_folder(tmp_path, suffix):
     assert [len(split) for _, split in corpus.splits()] == [2, 1, 1]
     assert corpus.provenance["licence"] == "CC0 1.0 (arXiv metadata)"
     assert "without the title" in str(corpus.provenance["preparation"])
+    assert str(tmp_path) not in str(corpus.provenance)  # it goes into models, which are passed on
 
 
 def test_missing_and_cut_files_are_named(tmp_path):

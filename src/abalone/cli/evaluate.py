@@ -40,7 +40,7 @@ def evaluate(
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS
     from abalone.data.memory import known_labels
-    from abalone.evaluation.finished import evaluate_finished
+    from abalone.evaluation.scored_model import evaluate_model
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
@@ -57,7 +57,7 @@ def evaluate(
     name, split, texts, labels = to_score(data, split, trained_on, **reading)
     absent = tell_absent(str(model), opened.label_names, name, labels)
     truth = known_labels(labels, opened.label_names)
-    scores, by_label = evaluate_finished(opened, truth, _probabilities(opened, texts, device))
+    scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))
     if as_json:
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))

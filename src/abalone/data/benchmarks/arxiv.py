@@ -27,7 +27,7 @@ PREPARATION = "the text is the abstract alone, without the title"
 def load(path: Path | None = None) -> Corpus:
     """The whole of arxiv54 from the folder of its three files, plain or compressed."""
     folder = RELEASE.place(path)
-    provenance = RELEASE.provenance(preparation=PREPARATION, split="the published one", folder=str(folder))
+    provenance = RELEASE.provenance(preparation=PREPARATION, split="the published one")
     return _read(folder, "arxiv54", provenance)
 
 

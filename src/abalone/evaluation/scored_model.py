@@ -11,7 +11,7 @@ from abalone.evaluation.decision import Decision
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 
 
-class Finished(Protocol):
+class ScoredModel(Protocol):
     """A model that can be scored: `Predictor` is one, `OnnxModel` is another."""
 
     @property
@@ -30,8 +30,8 @@ class Finished(Protocol):
         ...
 
 
-def evaluate_finished(
-    model: Finished, truth: Labels, probabilities: Scores
+def evaluate_model(
+    model: ScoredModel, truth: Labels, probabilities: Scores
 ) -> tuple[dict[str, float], list[LabelScore]]:
     """Scores of what a model says, overall and label by label; thirds where its story has the frequencies.
 
