@@ -239,7 +239,8 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     with large, cache_folder, only_clear_errors(DataError, about=about):
         load_corpus(path, skip_bad_rows=numbers.random() < 0.5 and path.with_name("left-out.jsonl"), **options)
     with only_clear_errors(DataError, about=about):
-        for text in read_texts(path, numbers.choice((None, None, ["text"], ["text", "split"], ["nope"]))):
+        columns = numbers.choice((None, None, ["text"], ["text", "split"], ["nope"]))
+        for text in read_texts(path, columns, numbers.choice((None, None, None, "text", "split", "labels"))):
             text.encode()
 
 

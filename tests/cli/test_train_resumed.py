@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from train_command import (
     wait_for_step,
 )
 
+GIVEN = ("--epochs", "0", "--max-length", "200")  # more than the encoder reads: the folder has another number
 WEIGHTS = ("model.safetensors", "head.safetensors")
 
 
@@ -182,3 +185,97 @@ def test_nothing_to_resume_is_said(workshop, tmp_path):
     result = run(*command(workshop, tmp_path / "model", "--epochs", "0", "--resume"))
     assert result.exit_code == 0, result.output
     assert f"warning: there is no run to go on with in {tmp_path / 'model.training'}: starting anew" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def made(workshop):
+    """A finished model folder; tests work on a copy of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+        with warnings.catch_warnings(action="always"):
+            result = run(*command(workshop, workshop / "made", *GIVEN))
+        assert result.exit_code == 0, result.output
+        assert "max_length=200 becomes 64" in result.stderr
+    return workshop / "made"
+
+
+@pytest.fixture
+def finished(made, tmp_path, monkeypatch):
+    """The same, where training again fails."""
+
+    def trained(*_: object, **__: object) -> None:
+        raise OSError("it is trained again")
+
+    monkeypatch.setattr(AbaloneClassifier, "fit_corpus", trained)
+    return shutil.copytree(made, tmp_path / "model")
+
+
+def state(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("options", [(), ("--device", "auto", "--checkpoint-seconds", "60", "--tensorboard", "logs")])
+def test_a_finished_run_is_not_done_again(options, finished, workshop, tmp_path):
+    before = state(finished)
+    result = run(*command(workshop, finished, *GIVEN, "--resume", *options))
+    assert result.exit_code == 0, result.output
+    assert (
+        f"note: {finished} is finished already: the same settings and documents; nothing to do "
+        "(without --resume it is trained anew)\n"
+    ) in result.stderr
+    assert state(finished) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def with_another_text(rows: list[dict[str, object]]) -> None:
+    rows[0]["text"] = "w1 w2 w3"
+
+
+def with_another_label(rows: list[dict[str, object]]) -> None:
+    rows[-50]["labels"] = ["topic 4"]  # of validation
+
+
+@pytest.mark.parametrize("change", [with_another_text, with_another_label])
+def test_other_documents_are_trained_on(change, finished, workshop, tmp_path):
+    rows = [json.loads(line) for line in (workshop / "papers.jsonl").read_text().splitlines()]
+    assert rows[-50]["split"] == "val"
+    assert rows[-50]["labels"] != ["topic 4"]
+    data = tmp_path / "papers.jsonl"
+    for changed in (False, True):
+        if changed:
+            change(rows)
+        data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        result = run("train", data, *command(workshop, finished, *GIVEN, "--resume")[2:])
+        assert ("is finished already" in result.stderr, result.exit_code) == ((False, 2) if changed else (True, 0))
+
+
+def test_other_settings_are_trained_with(finished, workshop):
+    for options in (["--seed", "1"], ["--max-length", "64"]):
+        assert_refused(run(*command(workshop, finished, *GIVEN, "--resume", *options)), "it is trained again")
+
+
+def test_without_resume_a_finished_run_is_done_again(finished, workshop):
+    assert_refused(run(*command(workshop, finished, *GIVEN)), "it is trained again")
+
+
+def test_an_unfinished_run_goes_before_the_model_of_an_earlier_one(finished, workshop, tmp_path):
+    (tmp_path / "model.training").mkdir()
+    (tmp_path / "model.training" / "run.json").write_text("{}")
+    assert_refused(run(*command(workshop, finished, *GIVEN, "--resume")), "it is trained again")
+
+
+def forget_fingerprint(folder: Path) -> None:
+    about = json.loads((folder / "abalone.json").read_text())
+    del about["story"]["fingerprint"]
+    (folder / "abalone.json").write_text(json.dumps(about))
+    (folder / "SHA256SUMS").unlink()
+
+
+def damage(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"")
+
+
+@pytest.mark.parametrize("change", [forget_fingerprint, damage])
+def test_a_model_folder_that_is_old_or_damaged_is_made_again(change, finished, workshop):
+    change(finished)
+    assert_refused(run(*command(workshop, finished, *GIVEN, "--resume")), "it is trained again")

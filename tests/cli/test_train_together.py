@@ -99,6 +99,14 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     assert_told_once(told, printed, output)
     assert_same_answers(workshop, output)
 
+    port = free_port()
+    again = [start(arguments=command(workshop, output, "--resume"), **environment(index, 2, port)) for index in (0, 1)]
+    for process, said in zip(again, (True, False), strict=True):
+        printed, told = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, told
+        assert ("is finished already" in told) == said
+        assert not printed
+
 
 def test_torchrun_predicts_what_one_process_predicts(start, workshop, tmp_path):
     texts, _ = tiny.corpus(53, seed=9)

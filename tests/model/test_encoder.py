@@ -1,8 +1,12 @@
 import hashlib
 import json
+import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -242,6 +246,58 @@ def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match=r"cannot load the encoder .*nowhere.*\n.*abalone-mltc\[offline\]"):
         load_encoder(str(tmp_path / "nowhere"))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A model hub without models, which is asked in vain or not reached at all, and an empty cache."""
+    library = import_module(type(huggingface_hub.get_session()).__module__.partition(".")[0])
+    asked = []
+
+    def answer(client, request, **_):
+        if "someone/encoder" in request.url.path:  # the client asks for other things too
+            asked.append(request.url.path.rpartition("/")[2])
+        if not hub.reachable:
+            raise library.ConnectError("no route to host", request=request)
+        return library.Response(404, headers={"X-Error-Code": "RepoNotFound"}, request=request)
+
+    def wait(seconds):
+        raise AssertionError(f"it waits {seconds} s to ask again")
+
+    hub = SimpleNamespace(asked=asked, reachable=True)
+    monkeypatch.setattr(library.Client, "send", answer)
+    monkeypatch.setattr(time, "sleep", wait)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(hub):
+    hub.reachable = False
+    with pytest.raises(ValueError, match=r"encoder 'someone/encoder': We couldn't connect to .* cached files"):
+        load_encoder("someone/encoder")
+    assert hub.asked == ["config.json"]
+
+
+def test_an_encoder_in_the_cache_needs_no_hub(hub, tmp_path):
+    hub.reachable = False
+    repository, commit = tmp_path / "cache" / "models--someone--encoder", "0" * 40
+    tiny.save_encoder(repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    assert load_encoder("someone/encoder")[0].hidden_size == 32
+    assert hub.asked == ["config.json"]
+
+
+def test_what_the_hub_answers_is_told(hub):
+    with pytest.raises(ValueError, match="someone/encoder is not a local folder and is not a valid model identifier"):
+        load_encoder("someone/encoder")
+
+
+def test_a_folder_needs_no_hub(hub, tmp_path, monkeypatch):
+    tiny.save_encoder(tmp_path / "someone" / "encoder")
+    monkeypatch.chdir(tmp_path)
+    load_encoder("someone/encoder")
+    assert not hub.asked
 
 
 def test_the_packaged_encoder_is_the_published_one(monkeypatch):

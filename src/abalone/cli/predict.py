@@ -34,6 +34,9 @@ def predict(
         str, typer.Argument(metavar="[FILE]", help="Texts: a table, or lines of text; - is standard input.")
     ] = "-",
     text_column: Annotated[list[str] | None, typer.Option(help="Of a table or JSON lines. Several are joined.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Of a table or JSON lines: copied to each answer as id.")
+    ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every label.")] = False,
     top: Annotated[int | None, typer.Option(min=1, help="Give this many most probable labels instead.")] = None,
     output: Annotated[
@@ -56,6 +59,7 @@ def predict(
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
     after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
     """
+    from abalone.data.identified import with_ids
     from abalone.data.skipped import Skipped
     from abalone.serving.answers import Answer, Wanted, answers
 
@@ -76,11 +80,16 @@ def predict(
         ranks = None
         if launched()[1] > 1:
             ranks = _share(predictor, device)
-        identity = {"model": model_checksum(model), "text_column": text_column, "precision": precision}
+        identity = {
+            "model": model_checksum(model),
+            "text_column": text_column,
+            "id_column": id_column,
+            "precision": precision,
+        }
         try:
             answered = predict_in_parts(
                 predictor,
-                texts_one_by_one(file, text_column or None, skipped),
+                texts_one_by_one(file, text_column or None, id_column, skipped),
                 output,
                 wanted=wanted,
                 part_size=part_size or PART_SIZE,
@@ -98,10 +107,11 @@ def predict(
                 skipped.write(listed)
             typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
         return
-    for texts in texts_in_blocks(file, text_column or None, skipped):
+    for texts in texts_in_blocks(file, text_column or None, id_column, skipped):
         lines: Iterator[Answer] = iter(())  # of a block in which all rows were skipped
         if texts:
             lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
+            lines = with_ids(texts, lines)
         if skipped is not None:
             lines = skipped.in_place(lines)
         typer.echo("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in lines), nl=False)
@@ -120,39 +130,45 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     return predictor.ranks
 
 
-def texts_one_by_one(file: str, text_column: list[str] | None, skipped: "Skipped | None" = None) -> Iterator[str]:
+def texts_one_by_one(
+    file: str, text_column: list[str] | None, id_column: str | None = None, skipped: "Skipped | None" = None
+) -> Iterator[str]:
     """Texts as they are read."""
     from abalone.data.unlabelled import read_rows, usable
 
     rows = (
-        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), text_column))
+        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), text_column, id_column))
         if file == "-"
-        else read_rows(Path(file), text_column)
+        else read_rows(Path(file), text_column, id_column)
     )
     return usable(rows) if skipped is None else skipped.texts(rows)
 
 
-def texts_in_blocks(file: str, text_column: list[str] | None, skipped: "Skipped | None" = None) -> Iterator[list[str]]:
+def texts_in_blocks(
+    file: str, text_column: list[str] | None, id_column: str | None = None, skipped: "Skipped | None" = None
+) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
     from abalone.data.unlabelled import check_texts, usable
     from abalone.serving.answers import windows
 
     if file == "-":
-        for rows in rows_of_stream(sys.stdin.fileno(), text_column):
+        for rows in rows_of_stream(sys.stdin.fileno(), text_column, id_column):
             yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
             yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
         if skipped is None:
-            check_texts(Path(file), text_column)
-        yield from windows(texts_one_by_one(file, text_column, skipped))
+            check_texts(Path(file), text_column, id_column)
+        yield from windows(texts_one_by_one(file, text_column, id_column, skipped))
         yield []
 
 
-def rows_of_stream(descriptor: int, text_column: list[str] | None) -> "Iterator[list[Found]]":
+def rows_of_stream(
+    descriptor: int, text_column: list[str] | None, id_column: str | None = None
+) -> "Iterator[list[Found]]":
     """The texts of a stream's lines, as they come."""
     from abalone.data.unlabelled import rows_of_lines
 
-    return rows_of_lines(lines_as_they_come(descriptor), "standard input", text_column)
+    return rows_of_lines(lines_as_they_come(descriptor), "standard input", text_column, id_column)
 
 
 def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:

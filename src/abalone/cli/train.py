@@ -31,7 +31,9 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
     recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together: {_RECIPES}.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a run stopped, if it has not finished.")
+    ] = False,
     **given: Any,
 ) -> None:
     """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
@@ -106,6 +108,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     from abalone.model.folder import refuse_foreign
     from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop
+    from abalone.training.processes import launched_ranks
     from abalone.training.run import IDENTITY, is_foreign
 
     run_folder = output.with_name(f"{output.name}.training")
@@ -116,6 +119,15 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
                 typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
+    if resume and launched_ranks(settings.device).told_by_main(
+        lambda: _is_finished(output, run_folder, settings, corpus)
+    ):
+        typer.echo(
+            f"note: {output} is finished already: the same settings and documents; nothing to do "
+            "(without --resume it is trained anew)",
+            err=True,
+        )
+        return
     model = AbaloneClassifier(**settings.to_dict())
     advice = "Run the same command with --resume to go on."
     with told_to_stop(), _epochs_told():
@@ -131,6 +143,17 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         remove_unless_in_use(run_folder)
     scores_table(model.predictor_.story["scores"])
     typer.echo(f"model folder: {output}")
+
+
+def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corpus") -> bool:
+    """Whether this very run has made the model folder, and none was begun there since."""
+    from abalone.model.folder import made_by
+    from abalone.training.run import IDENTITY, fingerprint
+
+    if (run_folder / IDENTITY).exists():
+        return False
+    made = made_by(output)
+    return made is not None and made == fingerprint(settings, corpus)
 
 
 class _Echo(logging.Handler):

@@ -54,7 +54,7 @@ def choose_columns(
     if not present:
         raise DataError("the file holds no rows", path=table.name)
     notes: list[str] = []
-    split = _named(table, split_column, "split_column") if split_column else None
+    split = named_column(table, split_column, "split_column") if split_column else None
     if split is None and (found := usual_column(present, (SPLIT_NAME,), notes)):
         if table.split is None:
             split = found
@@ -63,9 +63,9 @@ def choose_columns(
     text = text_columns(table, text_column, notes)
     indicators = blanks = False
     if isinstance(label_column, str):
-        labels: tuple[str, ...] = (_named(table, label_column, "label_column"),)
+        labels: tuple[str, ...] = (named_column(table, label_column, "label_column"),)
     elif label_column is not None:
-        labels = tuple(_named(table, name, "label_column") for name in label_column)
+        labels = tuple(named_column(table, name, "label_column") for name in label_column)
         indicators = blanks = True
     elif (single := usual_column(present, LABEL_NAMES, notes)) is not None:
         labels = (single,)
@@ -90,7 +90,7 @@ def text_columns(
     """The columns of the text alone, for texts that come without labels."""
     if text_column is not None:
         wanted = [text_column] if isinstance(text_column, str) else text_column
-        return tuple(_named(table, name, "text_column") for name in wanted)
+        return tuple(named_column(table, name, "text_column") for name in wanted)
     found = usual_column(table.columns, TEXT_NAMES, notes)
     return (found or _give_up(table, "text", TEXT_NAMES, "text_column"),)
 
@@ -103,7 +103,7 @@ def require_columns(table: Table, columns: Columns) -> None:
             raise _missing(table, name, f"no column {name!r}, which the other files have")
 
 
-def _named(table: Table, name: str, option: str) -> str:
+def named_column(table: Table, name: str, option: str) -> str:
     """A column that the user has named."""
     if name in table.columns:
         return name

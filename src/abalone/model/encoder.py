@@ -142,16 +142,24 @@ def load_encoder(
     place = _place(name)
     with quiet_transformers():
         try:
-            config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+            cached = not _hub_answers(place)
+            config = AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=cached)
             # A model may ask for an attention kernel from the hub, which is code: the choice is not the model's.
             config._attn_implementation = None
             for setting in _DROPOUTS:
                 if hasattr(config, setting):
                     setattr(config, setting, dropout)
             model, read = AutoModel.from_pretrained(
-                place, config=config, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+                place,
+                config=config,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=cached,
+                output_loading_info=True,
             )
-            tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(
+                place, use_fast=True, trust_remote_code=False, local_files_only=cached
+            )
             _refuse_incomplete(model, read["missing_keys"], tokenizer)
         except Exception as error:  # of four libraries, each with many kinds of its own for a file that is wrong
             reason = readable(next(iter(str(error).strip().splitlines()), type(error).__name__))
@@ -162,6 +170,24 @@ def load_encoder(
         model.pooler = None  # a head of the original task; we pool ourselves
     # The weights may be stored in half precision; they are trained in full.
     return TextEncoder(cast(PreTrainedModel, model).float(), pooling), tokenizer
+
+
+def _hub_answers(place: str) -> bool:
+    """Whether it is worth asking the model hub for what is not in its cache.
+
+    Asked once, and briefly: where there is no network, its client would try again for half a minute, file by file.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        if not Path(place).is_dir():
+            get_hf_file_metadata(hf_hub_url(place, "config.json"))
+    except (HfHubHTTPError, HFValidationError):
+        return True  # it says no, or the name cannot be one of its own: `transformers` tells which
+    except Exception:  # of whichever library requests are sent with
+        return False
+    return True
 
 
 def _refuse_incomplete(model: PreTrainedModel, missing: set[str], tokenizer: PreTrainedTokenizerBase) -> None:

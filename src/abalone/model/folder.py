@@ -40,6 +40,7 @@ SHAPE = {
         "provenance?": dict,
         "history?": {"*": [dict]},
         "scores?": {"*": dict},
+        "fingerprint?": str,
     },
 }
 HEAD, NEIGHBOURS, LEXICAL = "head.safetensors", "neighbours.safetensors", "lexical"
@@ -90,6 +91,16 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
         predictor = _read(folder, about, config)
         _refuse_misfits(predictor)
     return predictor
+
+
+def made_by(folder: Path) -> str | None:
+    """The fingerprint of the run that has made a model folder; `None` for one that is damaged, or that has none."""
+    try:
+        _check_sums(folder)
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return None if misfit(about, SHAPE) else about["story"].get("fingerprint")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.files import sha256
+from abalone.data.identified import with_ids
 from abalone.progress import track
 from abalone.serving.answers import Wanted, answers, windows
 from abalone.serving.part_files import Form
@@ -39,7 +40,8 @@ def predict_in_parts(
 
     Args:
         classifier: a `Predictor` or an `OnnxModel`.
-        texts: read as they are needed; about a window of some thousand is in memory.
+        texts: read as they are needed; about a window of some thousand is in memory. Answers to those that are
+            `Identified` have their `id`.
         folder: where the parts go; new, empty, or with `resume` the same as before.
         wanted: what an answer tells.
         part_size: texts in a part.
@@ -75,7 +77,8 @@ def predict_in_parts(
                 answered += len(window)
                 scores = classifier.scores(window)
                 if write is not None:
-                    write(window, list(answers(scores, classifier.decision, classifier.label_names, wanted)))
+                    given = answers(scores, classifier.decision, classifier.label_names, wanted)
+                    write(window, list(with_ids(window, given)))
     if parts is not None and not parts.complete:
         parts.finish()
     return answered

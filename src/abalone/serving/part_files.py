@@ -41,7 +41,10 @@ class _JsonWriter:
 
 
 class _ParquetWriter:
-    """Columns as the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map."""
+    """Columns as the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map.
+
+    Ids, if any, are strings here: a later row may have one where all before had numbers.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -50,12 +53,14 @@ class _ParquetWriter:
     def write(self, answers: list[Answer]) -> None:
         pyarrow = _import_pyarrow()
         if self._writer is None:
-            fields = {"labels": pyarrow.list_(pyarrow.string())}
+            fields = {"id": pyarrow.string()} if "id" in answers[0] else {}
+            fields["labels"] = pyarrow.list_(pyarrow.string())
             if "probabilities" in answers[0]:
                 fields["probabilities"] = pyarrow.map_(pyarrow.string(), pyarrow.float64())
             self._schema = pyarrow.schema(fields)
             self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
-        self._writer.write_table(pyarrow.Table.from_pylist(answers, schema=self._schema))
+        rows = [{**answer, "id": str(answer["id"])} if "id" in answer else answer for answer in answers]
+        self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
 
     def close(self) -> None:
         if self._writer is not None:

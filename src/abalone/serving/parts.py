@@ -14,6 +14,7 @@ from abalone.data.cache import written_whole
 from abalone.data.digest import add_texts
 from abalone.data.errors import readable
 from abalone.data.files import sha256
+from abalone.data.identified import and_their_ids
 from abalone.data.partial import remove_abandoned
 from abalone.serving.answers import Answer
 from abalone.serving.part_files import Form, open_writer, require
@@ -32,7 +33,7 @@ class Part:
     Args:
         name: of the file.
         documents: how many it answers.
-        texts: checksum of these.
+        texts: checksum of these, and of their ids.
         sha256: of the file.
     """
 
@@ -103,7 +104,7 @@ class Parts:
             def write(texts: list[str], answers: list[Answer]) -> None:
                 nonlocal documents
                 documents += len(answers)
-                add_texts(digest, texts)
+                add_texts(digest, and_their_ids(texts))
                 writer.write(answers)
 
             yield write
@@ -149,9 +150,9 @@ class Parts:
 
 
 def checksum(texts: Iterable[str]) -> str:
-    """Of some texts in order."""
+    """Of some texts in order, and of their ids."""
     digest = hashlib.sha256()
-    add_texts(digest, texts)
+    add_texts(digest, and_their_ids(texts))
     return digest.hexdigest()
 
 

@@ -60,11 +60,11 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             )
         refuse_other_documents(ranks, config, corpus)
 
-        def enter() -> None:
+        def enter() -> str:
             held.enter_context(alone_in(folder))
-            enter_folder(folder, config, corpus, resume=resume)
+            return enter_folder(folder, config, corpus, resume=resume)
 
-        ranks.told_by_main(enter)
+        made_by = ranks.told_by_main(enter)
         torch.manual_seed(config.seed)  # before any weight is drawn
         encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
         # Before all documents are read, so that more layers than there are cost nothing.
@@ -82,7 +82,9 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             encoder, head, history = _train_upper_layers(run, *parts, len(corpus.label_names), names)
         for tracker in accelerator.trackers:
             tracker.finish()
-        return _with_decision(run, corpus, encoder, tokenizer, head, history)
+        predictor = _with_decision(run, corpus, encoder, tokenizer, head, history)
+        predictor.story["fingerprint"] = made_by  # of the settings as given, before the encoder settled some
+        return predictor
 
 
 def _with_decision(

@@ -99,15 +99,20 @@ def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None
             )
 
 
-def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> None:
-    """Make `folder` this run's: start it anew, or go on with the very same data and settings."""
-    identity = {"fingerprint": fingerprint(config, corpus), "settings": config.to_dict()}
+def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> str:
+    """Make `folder` this run's: start it anew, or go on with the very same data and settings.
+
+    Returns:
+        The run's fingerprint.
+    """
+    own = fingerprint(config, corpus)
+    identity = {"fingerprint": own, "settings": config.to_dict()}
     file = folder / IDENTITY
     for place in (folder, *(folder / stage for stage in STAGES)):
         remove_abandoned(place)
     if resume and file.is_file():
         _refuse_another_run(folder, _stored_identity(file), identity)
-        return
+        return own
     for stage in STAGES:
         if holds_something_else(folder / stage):
             raise FileExistsError(
@@ -124,6 +129,7 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
         remove_folder(folder / stage)
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
+    return own
 
 
 def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
