@@ -19,8 +19,9 @@ import sys
 
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "accelerate", "sklearn"):
-            raise ImportError(f"{name} may not be imported here")
+        package = name.partition(".")[0]
+        if package in ("torch", "transformers", "accelerate", "sklearn"):
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 sys.meta_path.insert(0, Refused())
 from abalone.cli import app

@@ -32,6 +32,7 @@ MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
     r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
 )
+NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 
 
@@ -158,6 +159,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, Exception) and _is_want_of_memory(error):
         reason = str(error).partition("\n")[0]
         return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
+    if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without
+        return f"this needs {error.name}: pip install abalone-mltc"
     return str(error) or type(error).__name__
 
 
