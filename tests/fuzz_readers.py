@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML
+from abalone.data.columns import TextColumns
 from abalone.data.errors import DataError
 from abalone.data.load import load_corpus
 from abalone.data.texts import MappedTexts, TextWriter
@@ -239,8 +240,9 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     with large, cache_folder, only_clear_errors(DataError, about=about):
         load_corpus(path, skip_bad_rows=numbers.random() < 0.5 and path.with_name("left-out.jsonl"), **options)
     with only_clear_errors(DataError, about=about):
-        columns = numbers.choice((None, None, ["text"], ["text", "split"], ["nope"]))
-        for text in read_texts(path, columns, numbers.choice((None, None, None, "text", "split", "labels"))):
+        named, trained = (numbers.choice((None, None, ["text"], ["text", "split"], ["nope"])) for _ in range(2))
+        ids = numbers.choice((None, None, None, "text", "split", "labels"))
+        for text in read_texts(path, TextColumns(named, trained or (), ids)):
             text.encode()
 
 

@@ -59,7 +59,6 @@ def test_a_file_is_known_by_another_name(data):
     [
         ({"seed": 7}, {"split_column": "fold"}),
         ({"seed": 7}, {"label_column": ["kind"]}),
-        ({"split_column": "fold"}, {}),
     ],
 )
 def test_a_split_that_cannot_be_made_again_is_told(then, now, data):
@@ -69,7 +68,15 @@ def test_a_split_that_cannot_be_made_again_is_told(then, now, data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scored(data, {"model": stored(corpus)}, "all", **now)  # who asks for all knows
-        scored(data, {"model": stored(corpus)}, **({} if "seed" in then else then))
+        scored(data, {"model": stored(corpus)})
+
+
+def test_a_split_column_is_remembered(data):
+    corpus = load_corpus(data, split_column="fold")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, split, texts, _ = scored(data, {"model": stored(corpus)})
+    assert (split, list(texts)) == ("test", TEXTS[1::2])
 
 
 def test_models_of_several_splits(data):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from abalone.data.columns import TextColumns
 from abalone.data.errors import DataError
 from abalone.data.identified import Identified, and_their_ids, with_ids
 from abalone.data.unlabelled import read_rows, read_texts, text_of_line
@@ -23,13 +24,13 @@ def test_every_kind_of_rows_has_ids(name, tmp_path):
         (tmp_path / name).write_text("Key,text,more\na-1,one,x\na-2,two,y\n")
     else:
         (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert ids(read_texts(tmp_path / name, id_column="Key")) == [("one", "a-1"), ("two", "a-2")]
+    assert ids(read_texts(tmp_path / name, TextColumns(ids="Key"))) == [("one", "a-1"), ("two", "a-2")]
     assert not any(isinstance(text, Identified) for text in read_texts(tmp_path / name))
 
 
 def test_numbers_stay_numbers_and_a_text_may_be_its_own_id():
-    assert ids([text_of_line('{"id": 7, "text": "one"}', None, "id")]) == [("one", 7)]
-    assert ids([text_of_line('{"text": "one"}', None, "text")]) == [("one", "one")]
+    assert ids([text_of_line('{"id": 7, "text": "one"}', TextColumns(ids="id"))]) == [("one", 7)]
+    assert ids([text_of_line('{"text": "one"}', TextColumns(ids="text"))]) == [("one", "one")]
 
 
 @pytest.mark.parametrize(
@@ -46,18 +47,18 @@ def test_numbers_stay_numbers_and_a_text_may_be_its_own_id():
 )
 def test_what_is_no_id_is_told(line, told):
     with pytest.raises(ValueError, match=told):
-        text_of_line(line, None, "id")
+        text_of_line(line, TextColumns(ids="id"))
 
 
 def test_a_column_that_is_not_there(tmp_path):
     (tmp_path / "a.csv").write_text("number,text\n1,one\n")
     with pytest.raises(DataError, match=r"a\.csv: no column 'nummer' \(id_column=\)\n.*Nearest: 'number'"):
-        list(read_rows(tmp_path / "a.csv", None, "nummer"))
+        list(read_rows(tmp_path / "a.csv", TextColumns(ids="nummer")))
 
 
 def test_a_row_without_an_id_keeps_its_place(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,one\n,two\n3,three\n")
-    first, second, third = read_rows(tmp_path / "a.csv", None, "id")
+    first, second, third = read_rows(tmp_path / "a.csv", TextColumns(ids="id"))
     assert ids([first, third]) == [("one", "1"), ("three", "3")]
     assert (second.line, second.reason) == (3, "no id in column 'id'")
 

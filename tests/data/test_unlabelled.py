@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from abalone.data.columns import TextColumns
 from abalone.data.errors import DataError
 from abalone.data.unlabelled import read_rows, read_texts, rows_of_lines, text_of_line
 
@@ -69,9 +70,20 @@ def test_texts_of_a_pipe(tmp_path):
 
 def test_columns_that_are_named(tmp_path):
     (tmp_path / "a.csv").write_text("head,main\nh,m\n")
-    assert list(read_texts(tmp_path / "a.csv", ["head", "main"])) == ["h\nm"]
+    assert list(read_texts(tmp_path / "a.csv", TextColumns(["head", "main"]))) == ["h\nm"]
     (tmp_path / "a.txt").write_text('{"head": "h", "main": "m"}\nplain\n')
-    assert list(read_texts(tmp_path / "a.txt", ["head", "main"])) == ["h\nm", "plain"]
+    assert list(read_texts(tmp_path / "a.txt", TextColumns(["head", "main"]))) == ["h\nm", "plain"]
+
+
+def test_columns_of_training_go_before_usual_names_and_after_named_ones(tmp_path):
+    (tmp_path / "a.csv").write_text("Head,text\nh,t\n")
+    lines = tmp_path / "a.txt"
+    lines.write_text('{"head": "h", "text": "t"}\n{"text": "alone"}\nplain\n')
+    columns = TextColumns(trained=["head", "text"])
+    assert list(read_texts(tmp_path / "a.csv", columns)) == ["h\nt"]
+    assert list(read_texts(lines, columns)) == ["h\nt", "alone", "plain"]
+    assert list(read_texts(tmp_path / "a.csv", TextColumns(["head"], ["head", "text"]))) == ["h"]
+    assert list(read_texts(tmp_path / "a.csv", TextColumns(trained=["head", "gone"]))) == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +109,7 @@ def test_columns_that_are_named(tmp_path):
 def test_what_cannot_be_read_is_named_with_its_line(name, content, columns, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        list(read_texts(tmp_path / name, columns))
+        list(read_texts(tmp_path / name, TextColumns(columns)))
 
 
 def test_a_row_without_a_text_keeps_its_place(tmp_path):

@@ -88,6 +88,46 @@ def one_or_several(columns: list[str] | None) -> str | list[str] | None:
     return columns[0] if columns and len(columns) == 1 else columns or None
 
 
+def columns_of_training(provenance: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The options that name the columns of a model's training data; none where they are not known."""
+    columns = provenance.get("columns")
+    found = columns if isinstance(columns, dict) else {}
+    told = {"text_column": found.get("text"), "label_column": found.get("labels"), "split_column": [found.get("split")]}
+    return {
+        option: names
+        for option, names in told.items()
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names)
+    }
+
+
+def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The options, with the columns that models were trained on where a person names none and the data has them.
+
+    Args:
+        data: a person's own.
+        options: those of `read_corpus` that are given.
+        trained_on: the provenance of each model's data; where they differ, a person has to say what is meant.
+    """
+    from abalone.data.columns import present_column
+    from abalone.data.sources import open_path
+
+    known = [(columns_of_training(each), each.get("label_separator")) for each in trained_on]
+    columns, separator = known[0] if known and all(each == known[0] for each in known) else ({}, None)
+    if not columns:
+        return dict(options)
+    present = open_path(Path(data), checked=False).tables[0].columns
+    taken: dict[str, Any] = {
+        option: names
+        for option, names in columns.items()
+        if not options.get(option) and all(present_column(present, name) for name in names)
+    }
+    if "split_column" in taken:
+        (taken["split_column"],) = taken["split_column"]  # there is one at most
+    if "label_column" in taken and options.get("label_separator") is None and isinstance(separator, str):
+        taken["label_separator"] = separator
+    return {**options, **taken}
+
+
 def split_seed(provenance: Mapping[str, Any]) -> int:
     """The seed that the splits of a model's data were made with, or that of `read_corpus` where they were given."""
     split = provenance.get("split")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import SkipBadRows
+from abalone.cli.corpus import SkipBadRows, columns_of_training
 from abalone.cli.models import open_model
 from abalone.config import Precision
 from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:
+    from abalone.data.columns import TextColumns
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import Found
     from abalone.model.predictor import Predictor
@@ -53,12 +54,14 @@ def predict(
 ) -> None:
     """Predict the labels of texts; the answer is one JSON line a text, in order.
 
-    From standard input a line is a text, or a JSON object with a text under a usual name. Lines are answered as they
-    come, in constant memory. An ONNX file runs on the processor, without torch.
+    The text is in the columns that the model was trained on, if all are there, or else in one with a usual name. From
+    standard input a line is a text, or a JSON object. Lines are answered as they come, in constant memory. An ONNX file
+    runs on the processor, without torch.
 
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
     after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
     """
+    from abalone.data.columns import TextColumns
     from abalone.data.identified import with_ids
     from abalone.data.skipped import Skipped
     from abalone.serving.answers import Answer, Wanted, answers
@@ -71,6 +74,8 @@ def predict(
             "folder of answers: give MODEL, FILE and --output"
         )
     predictor = open_model(model, device, precision)
+    trained = columns_of_training(predictor.story.get("provenance", {})).get("text_column", [])
+    columns = TextColumns(text_column or None, trained, id_column)
     wanted = Wanted(probabilities, top)
     skipped = Skipped() if skip_bad_rows else None
     if output is not None:
@@ -89,7 +94,7 @@ def predict(
         try:
             answered = predict_in_parts(
                 predictor,
-                texts_one_by_one(file, text_column or None, id_column, skipped),
+                texts_one_by_one(file, columns, skipped),
                 output,
                 wanted=wanted,
                 part_size=part_size or PART_SIZE,
@@ -107,7 +112,7 @@ def predict(
                 skipped.write(listed)
             typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
         return
-    for texts in texts_in_blocks(file, text_column or None, id_column, skipped):
+    for texts in texts_in_blocks(file, columns, skipped):
         lines: Iterator[Answer] = iter(())  # of a block in which all rows were skipped
         if texts:
             lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
@@ -130,45 +135,39 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     return predictor.ranks
 
 
-def texts_one_by_one(
-    file: str, text_column: list[str] | None, id_column: str | None = None, skipped: "Skipped | None" = None
-) -> Iterator[str]:
+def texts_one_by_one(file: str, columns: "TextColumns", skipped: "Skipped | None" = None) -> Iterator[str]:
     """Texts as they are read."""
     from abalone.data.unlabelled import read_rows, usable
 
     rows = (
-        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), text_column, id_column))
+        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), columns))
         if file == "-"
-        else read_rows(Path(file), text_column, id_column)
+        else read_rows(Path(file), columns)
     )
     return usable(rows) if skipped is None else skipped.texts(rows)
 
 
-def texts_in_blocks(
-    file: str, text_column: list[str] | None, id_column: str | None = None, skipped: "Skipped | None" = None
-) -> Iterator[list[str]]:
+def texts_in_blocks(file: str, columns: "TextColumns", skipped: "Skipped | None" = None) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
     from abalone.data.unlabelled import check_texts, usable
     from abalone.serving.answers import windows
 
     if file == "-":
-        for rows in rows_of_stream(sys.stdin.fileno(), text_column, id_column):
+        for rows in rows_of_stream(sys.stdin.fileno(), columns):
             yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
             yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
         if skipped is None:
-            check_texts(Path(file), text_column, id_column)
-        yield from windows(texts_one_by_one(file, text_column, id_column, skipped))
+            check_texts(Path(file), columns)
+        yield from windows(texts_one_by_one(file, columns, skipped))
         yield []
 
 
-def rows_of_stream(
-    descriptor: int, text_column: list[str] | None, id_column: str | None = None
-) -> "Iterator[list[Found]]":
+def rows_of_stream(descriptor: int, columns: "TextColumns") -> "Iterator[list[Found]]":
     """The texts of a stream's lines, as they come."""
     from abalone.data.unlabelled import rows_of_lines
 
-    return rows_of_lines(lines_as_they_come(descriptor), "standard input", text_column, id_column)
+    return rows_of_lines(lines_as_they_come(descriptor), "standard input", columns)
 
 
 def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:

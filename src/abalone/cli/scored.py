@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.cli.corpus import one_or_several, read_and_tell, split_seed, tell, unrepeated
+from abalone.cli.corpus import as_in_training, one_or_several, read_and_tell, split_seed, tell, unrepeated
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
@@ -59,6 +59,7 @@ def _of_own_data(
     from abalone.data.load import read_source
     from abalone.data.texts import take
 
+    options = as_in_training(data, options, trained_on.values())
     columns = {option: one_or_several(options[option]) for option in ("text_column", "label_column")}
     with unrepeated() as notes:
         read = read_source(data, **{**options, **columns})

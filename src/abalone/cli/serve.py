@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, read_and_tell, split_seed
+from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, split_seed
 from abalone.cli.models import open_model
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @app.command()
 def serve(
-    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder, or an ONNX file of `abalone export`.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file of `abalone export`.")
+    ],
     host: Annotated[
         str, typer.Option(help="The address to bind to; 0.0.0.0 is all, for others to reach.")
     ] = "127.0.0.1",
@@ -75,10 +77,12 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     story: Mapping[str, Any] = classifier.story  # which an ONNX file of before does not have
     documents = None
     if evidence is not None:
+        from abalone.data.benchmarks import BENCHMARKS
         from abalone.serving.evidence import Evidence
 
         trained_on = story.get("provenance", {})
-        corpus = read_and_tell(evidence, split_seed(trained_on), path=path)
+        own = {} if evidence in BENCHMARKS else as_in_training(evidence, {}, [trained_on])
+        corpus = read_and_tell(evidence, split_seed(trained_on), path=path, **own)
         if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
         documents = Evidence.of(corpus, classifier.embed, model)

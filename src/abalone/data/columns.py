@@ -42,6 +42,28 @@ class Columns:
         return tuple(dict.fromkeys((*self.text, *self.labels, *([self.split] if self.split else []))))
 
 
+@dataclass(frozen=True)
+class TextColumns:
+    """Where the texts of a table, or of JSON lines, stand whose labels are to be found.
+
+    Args:
+        named: by a person; several are joined by a newline.
+        trained: those of the documents that a model was trained on: taken where none is named and all are there.
+        ids: what each text is to be known by.
+    """
+
+    named: Sequence[str] | None = None
+    trained: Sequence[str] = ()
+    ids: str | None = None
+
+    def found_in(self, present: Sequence[str]) -> tuple[str, ...] | None:
+        """The columns of the text, of those that there are; `None` where the usual names are to be looked for too."""
+        if self.named is not None:
+            return tuple(self.named)
+        known = [present_column(present, name) for name in self.trained]
+        return tuple(name for name in known if name) if known and all(known) else None
+
+
 def choose_columns(
     table: Table,
     *,
@@ -105,11 +127,14 @@ def require_columns(table: Table, columns: Columns) -> None:
 
 def named_column(table: Table, name: str, option: str) -> str:
     """A column that the user has named."""
-    if name in table.columns:
-        return name
-    if found := usual_column(table.columns, (name.lower(),)):
+    if found := present_column(table.columns, name):
         return found
     raise _missing(table, name, f"no column {name!r} ({option}=)")
+
+
+def present_column(present: Sequence[str], name: str) -> str | None:
+    """The column of that name, or else of that name in other cases."""
+    return name if name in present else usual_column(present, (name.lower(),))
 
 
 def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] | None = None) -> str | None:

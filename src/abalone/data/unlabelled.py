@@ -1,12 +1,12 @@
 """Texts whose labels are to be found: from any table, or line by line."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from abalone.data.badrows import HINT
-from abalone.data.columns import TEXT_NAMES, named_column, text_columns, usual_column
+from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, text_columns, usual_column
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, matching_files, open_text
 from abalone.data.identified import identified_text
@@ -15,46 +15,45 @@ from abalone.data.tables import BadRow, undecodable
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 
+USUAL = TextColumns()  # with the usual names
+
 Found = str | DataError
 """The text of a row, or why it has none."""
 
 
-def read_texts(path: Path, text_column: Sequence[str] | None = None, id_column: str | None = None) -> Iterator[str]:
+def read_texts(path: Path, columns: TextColumns = USUAL) -> Iterator[str]:
     """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other.
 
-    With an `id_column` they are `Identified`.
+    With a column of ids they are `Identified`.
     """
-    return usable(read_rows(path, text_column, id_column))
+    return usable(read_rows(path, columns))
 
 
-def read_rows(path: Path, text_column: Sequence[str] | None = None, id_column: str | None = None) -> Iterator[Found]:
+def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
     """As `read_texts`, with an error in the place of a row that has no text."""
     if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         with open_text(path) as lines:
-            yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, text_column, id_column))
+            yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, columns))
         return
     for table in open_path(path, checked=False).tables:
         if not table.columns:
             continue  # empty, as a split may be
-        columns = text_columns(table, text_column)
-        ids = None if id_column is None else named_column(table, id_column, "id_column")
-        for row in table.rows(columns if ids is None else {*columns, ids}):
+        text = text_columns(table, columns.found_in(table.columns))
+        ids = None if columns.ids is None else named_column(table, columns.ids, "id_column")
+        for row in table.rows(text if ids is None else {*text, ids}):
             if isinstance(row, BadRow):
                 yield DataError(row.reason, path=table.name, line=row.line, hint=HINT)
                 continue
             try:
-                yield identified_text(row.values, columns, ids)
+                yield identified_text(row.values, text, ids)
             except ValueError as error:
                 yield DataError(str(error), path=table.name, line=row.line, hint=HINT)
 
 
 def rows_of_lines(
-    blocks: Iterable[Iterable[str]],
-    name: str | Path,
-    text_column: Sequence[str] | None = None,
-    id_column: str | None = None,
+    blocks: Iterable[Iterable[str]], name: str | Path, columns: TextColumns = USUAL
 ) -> Iterator[list[Found]]:
     """The texts of lines, block after block as they come, with an error in the place of a line that has none.
 
@@ -63,8 +62,7 @@ def rows_of_lines(
     Args:
         blocks: of lines, with or without their line breaks.
         name: what messages call them.
-        text_column: the fields of a JSON object that hold its text.
-        id_column: the field that holds its id; a line that is no object is an error then.
+        columns: the fields of a JSON object; where one of them is for ids, a line that is no object is an error.
     """
     number = 0
     empty: list[DataError] = []
@@ -77,7 +75,7 @@ def rows_of_lines(
             found += empty
             empty.clear()
             try:
-                found.append(text_of_line(line.rstrip("\r\n"), text_column, id_column))
+                found.append(text_of_line(line.rstrip("\r\n"), columns))
             except ValueError as error:
                 found.append(DataError(str(error), path=name, line=number, hint=HINT))
         yield found
@@ -91,24 +89,23 @@ def usable(rows: Iterable[Found]) -> Iterator[str]:
         yield row
 
 
-def check_texts(path: Path, text_column: Sequence[str] | None = None, id_column: str | None = None) -> None:
+def check_texts(path: Path, columns: TextColumns = USUAL) -> None:
     """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
 
     Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
     """
     redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
     if path.is_file() and not redirected and path.stat().st_size <= QUICK:
-        for _ in read_texts(path, text_column, id_column):
+        for _ in read_texts(path, columns):
             pass
 
 
-def text_of_line(line: str, text_column: Sequence[str] | None = None, id_column: str | None = None) -> str:
+def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
     """A line is a text, or a JSON object with a text under a usual name.
 
     Args:
         line: without the line break.
-        text_column: the fields of a JSON object to join instead.
-        id_column: the field of its id, which the text then carries.
+        columns: the fields of a JSON object to join instead, and that of its id, which the text then carries.
 
     Raises:
         ValueError: the line is not UTF-8, or a JSON object has no text, or half a character in it, or no id.
@@ -117,18 +114,19 @@ def text_of_line(line: str, text_column: Sequence[str] | None = None, id_column:
         raise ValueError(reason)
     values = _object(line)
     if values is None:
-        if id_column is not None:
-            raise ValueError(f"a line of plain text has no id: expected is a JSON object with a field {id_column!r}")
+        if columns.ids is not None:
+            raise ValueError(f"a line of plain text has no id: expected is a JSON object with a field {columns.ids!r}")
         return line
-    if text_column is None:
+    text = columns.found_in(tuple(values))
+    if text is None:
         usual = usual_column(tuple(values), TEXT_NAMES)
         if usual is None:
             raise ValueError(
                 f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
                 f"there is {', '.join(values) or 'none'}): name it with text_column="
             )
-        text_column = [usual]
-    return identified_text(values, text_column, id_column)
+        text = (usual,)
+    return identified_text(values, text, columns.ids)
 
 
 def _object(line: str) -> dict[str, object] | None:
