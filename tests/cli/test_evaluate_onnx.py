@@ -84,6 +84,20 @@ def test_tables_for_people(made):
     assert file.stdout == run(made / "model", *words).stdout
 
 
+def test_of_a_table_that_has_grown_what_is_new_is_scored(made, tmp_path):
+    """Folder and file know their training texts, so that scores on these do not flatter them."""
+    more, labels = tiny.corpus(20, seed=4)
+    tiny.write_jsonl(tmp_path / "grown.jsonl", [*TEXTS, *more], [*lists(LABELS), *lists(labels)], [None] * 170)
+    held_out = len(load_corpus(made / "papers.jsonl", seed=7).test)
+    folder, file = (run(made / model, tmp_path / "grown.jsonl", "--json") for model in ("model", "model.onnx"))
+    for model, scored in (("model", folder), ("model.onnx", file)):
+        told_of = f"{150 - held_out} of 170 documents of grown are left out: {made / model} was trained on them."
+        assert told_of in scored.stderr
+    expected = told(folder.stdout)
+    assert sum(label["support"] for label in expected["labels"]) < labels.sum() + LABELS.sum() / 5
+    agree(told(file.stdout), expected)
+
+
 def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
     """However often the metrics look at the probabilities, and with more texts than are in memory at a time."""
     texts, read, outputs = TEXTS[:50], list[str](), OnnxModel._outputs
@@ -92,10 +106,11 @@ def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
     monkeypatch.setattr(onnx_model, "BLOCK", 7)
     monkeypatch.setattr("abalone.evaluation.blocks.AT_ONCE", 40)
     tiny.write_jsonl(made / "new.jsonl", texts, lists(LABELS[:50]), [None] * 50)
-    in_blocks = told(run(made / "model.onnx", made / "new.jsonl", "--json").stdout)
+    words = [made / "new.jsonl", "--split", "all", "--json"]
+    in_blocks = told(run(made / "model.onnx", *words).stdout)
     assert read[1:] == texts  # the first is that of `load`
     monkeypatch.undo()
-    agree(in_blocks, told(run(made / "model", made / "new.jsonl", "--json").stdout))
+    agree(in_blocks, told(run(made / "model", *words).stdout))
     np.testing.assert_allclose(OnnxModel.load(made / "model.onnx").kept_scores(texts), expected, atol=1e-6)
 
 

@@ -9,6 +9,7 @@ import pytest
 import tiny
 from abalone import load_corpus
 from abalone.cli.scored import to_score
+from abalone.data.seen import SeenTexts
 
 OPTIONS: dict[str, Any] = dict.fromkeys(("path", "text_column", "label_column", "split_column", "label_separator"))
 TEXTS, MATRIX = tiny.corpus(120)
@@ -27,8 +28,8 @@ def data(tmp_path):
     return file
 
 
-def scored(data, trained_on, split=None, **options):
-    return to_score(str(data), split, trained_on, **{**OPTIONS, "skip_bad_rows": False, **options})
+def scored(data, trained_on, split=None, seen=None, **options):
+    return to_score(str(data), split, trained_on, seen or {}, **{**OPTIONS, "skip_bad_rows": False, **options})
 
 
 def stored(corpus) -> dict[str, Any]:
@@ -94,6 +95,29 @@ def test_other_files_are_scored_as_a_whole(data):
     with pytest.warns(UserWarning, match=r"^model was trained on another papers\.jsonl: documents that both hold are"):
         assert scored(data, {"model": stored(corpus)})[1:3] == ("all", [*TEXTS, "one more"])
     assert scored(data.rename(data.with_name("new.jsonl")), {"model": stored(corpus)})[1] == "all"
+
+
+def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
+    corpus = load_corpus(data, seed=7)
+    model, seen = {"model": stored(corpus)}, {"model": SeenTexts.of(corpus.train.texts, corpus.validation.texts)}
+    data.write_text(data.read_text() + '{"text": "one more", "labels": ["label 1"]}\n')
+    _, split, texts, labels = scored(data, model, seen=seen)
+    assert (split, sorted(texts)) == ("all", sorted([*corpus.test.texts, "one more"]))
+    assert len(labels) == len(texts)
+    assert f"{121 - len(texts)} of 121 documents of papers are left out: model was trained on them" in (
+        capsys.readouterr().err
+    )
+    assert len(scored(data, model, "all", seen)[2]) == 121  # who asks for all knows
+    with pytest.warns(UserWarning, match=r"^model was trained on \d+ of the \d+ documents that are scored"):
+        scored(data, model, "test", seen)  # of a split that is made anew, and has others in it
+    both = {**seen, "other": SeenTexts.of(corpus.test.texts)}
+    assert list(scored(data, {**model, "other": {}}, seen=both)[2]) == ["one more"]
+
+
+def test_nothing_left_is_an_error(data):
+    seen = {"model": SeenTexts.of(TEXTS)}
+    with pytest.raises(ValueError, match="all documents of papers are ones that model was trained on; --split all"):
+        scored(data, {"model": {}}, seen=seen)
 
 
 def test_data_are_read_once(data, monkeypatch):

@@ -81,9 +81,12 @@ def test_columns_of_training_go_before_usual_names_and_after_named_ones(tmp_path
     lines.write_text('{"head": "h", "text": "t"}\n{"text": "alone"}\nplain\n')
     columns = TextColumns(trained=["head", "text"])
     assert list(read_texts(tmp_path / "a.csv", columns)) == ["h\nt"]
-    assert list(read_texts(lines, columns)) == ["h\nt", "alone", "plain"]
+    with pytest.warns(UserWarning, match="trained on head and text, and a JSON object has no head: only text is read"):
+        assert list(read_texts(lines, columns)) == ["h\nt", "alone", "plain"]
     assert list(read_texts(tmp_path / "a.csv", TextColumns(["head"], ["head", "text"]))) == ["h"]
-    assert list(read_texts(tmp_path / "a.csv", TextColumns(trained=["head", "gone"]))) == ["t"]
+    with pytest.warns(UserWarning, match=r"trained on head and gone, and .*a\.csv has no head and no gone: only text"):
+        assert list(read_texts(tmp_path / "a.csv", TextColumns(trained=["head", "gone"]))) == ["t"]
+    assert list(read_texts(tmp_path / "a.csv", TextColumns(trained=["abstract"]))) == ["t"]  # by another name
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_there_is_one_copy_of_the_weights(tmp_path):
     assert {path.name for path in (tmp_path / "model").rglob("*.safetensors")} == {
         "model.safetensors",
         "head.safetensors",
+        "seen.safetensors",
     }
     with safe_open(tmp_path / "model" / "model.safetensors", "pt") as file:
         names = set(file.keys())

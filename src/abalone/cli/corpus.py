@@ -109,13 +109,15 @@ def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[M
         trained_on: the provenance of each model's data; where they differ, a person has to say what is meant.
     """
     from abalone.data.columns import present_column
+    from abalone.data.files import matching_files
     from abalone.data.sources import open_path
 
     known = [(columns_of_training(each), each.get("label_separator")) for each in trained_on]
     columns, separator = known[0] if known and all(each == known[0] for each in known) else ({}, None)
-    if not columns:
+    place = Path(data)
+    if not columns or not (place.exists() or matching_files(place)):  # whoever reads it says so better
         return dict(options)
-    present = open_path(Path(data), checked=False).tables[0].columns
+    present = open_path(place, checked=False).tables[0].columns
     taken: dict[str, Any] = {
         option: names
         for option, names in columns.items()

@@ -54,7 +54,8 @@ def evaluate(
             stacklevel=2,
         )
     trained_on = {str(model): opened.story.get("provenance", {})}
-    name, split, texts, labels = to_score(data, split, trained_on, **reading)
+    seen = {} if opened.seen is None else {str(model): opened.seen}
+    name, split, texts, labels = to_score(data, split, trained_on, seen, **reading)
     absent = tell_absent(str(model), opened.label_names, name, labels)
     truth = known_labels(labels, opened.label_names)
     scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))

@@ -57,7 +57,8 @@ def report(
     documents = None
     if data is not None:
         trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
-        corpus, split, texts, labels = to_score(data, split, trained_on, **reading)
+        seen = {name: known for name, model in models.items() if (known := model.predictor_.seen) is not None}
+        corpus, split, texts, labels = to_score(data, split, trained_on, seen, **reading)
         for name, model in models.items():
             tell_absent(name, model.label_names, corpus, labels)
         documents = Documents(corpus, split, texts, labels)

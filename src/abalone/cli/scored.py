@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from abalone.cli.corpus import as_in_training, one_or_several, read_and_tell, split_seed, tell, unrepeated
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from abalone.data.corpus import Corpus
     from abalone.data.label_lists import LabelLists
+    from abalone.data.seen import SeenTexts
 
     Labelled = tuple[Sequence[str], LabelLists]
     """Texts, and the names of their labels."""
@@ -19,6 +22,7 @@ def to_score(
     data: str,
     split: str | None,
     trained_on: Mapping[str, Mapping[str, Any]],
+    seen: "Mapping[str, SeenTexts]",
     *,
     path: Path | None,
     **options: Any,
@@ -27,8 +31,9 @@ def to_score(
 
     Args:
         data: as a person names it.
-        split: by default test, or all of data without splits that none of the models was trained on.
+        split: by default test, or of data without splits all that none of the models knows from its training.
         trained_on: the provenance of each model's data, by the name of the model.
+        seen: the texts that each was trained and tuned on, where it knows them.
         path, options: those of `read_corpus`.
     """
     from abalone.data.benchmarks import BENCHMARKS
@@ -39,14 +44,18 @@ def to_score(
     elif path is not None:
         raise ValueError(f"--path says where the files of a known corpus are, and {data} is none")
     else:
-        name, split, (texts, labels) = _of_own_data(data, split, trained_on, options)
+        name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options)
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
     return name, split, texts, labels
 
 
 def _of_own_data(
-    data: str, split: str | None, trained_on: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
+    data: str,
+    split: str | None,
+    trained_on: Mapping[str, Mapping[str, Any]],
+    seen_texts: "Mapping[str, SeenTexts]",
+    options: Mapping[str, Any],
 ) -> "tuple[str, str, Labelled]":
     """As `to_score`.
 
@@ -70,6 +79,8 @@ def _of_own_data(
     if brought or chosen == "all":
         tell(documents.notes)
         rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
+        if split is None and chosen == "all":
+            rows = _without_seen(read.name, documents.texts, seen_texts)
         labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}
     else:
@@ -86,15 +97,44 @@ def _of_own_data(
                     "made again: some of the documents that are scored may be ones it was trained on",
                     stacklevel=2,
                 )
+        if chosen == "test":  # who asks for train or validation knows
+            _warn_of_seen(labelled[0], {model: texts for model, texts in seen_texts.items() if model not in seen})
     elif split is None:
         for model, then in trained_on.items():
-            if then.get("source") == read.provenance["source"]:
+            if model not in seen_texts and then.get("source") == read.provenance["source"]:
                 warnings.warn(
                     f"{model} was trained on another {read.provenance['source']}: documents that both hold are scored "
                     "too",
                     stacklevel=2,
                 )
     return read.name, chosen, labelled
+
+
+def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> "np.ndarray":
+    """The rows of the texts that no model was trained or tuned on; says how many others there are."""
+    import numpy as np
+
+    known = np.zeros(len(texts), dtype=bool)
+    for model, those in seen.items():
+        held = those.hold(texts)
+        known |= held
+        if held.any():
+            tell([f"{held.sum():,} of {len(texts):,} documents of {data} are left out: {model} was trained on them."])
+    if known.all():
+        raise ValueError(
+            f"all documents of {data} are ones that {' or '.join(seen)} was trained on; --split all scores them"
+        )
+    return np.flatnonzero(~known)
+
+
+def _warn_of_seen(texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> None:
+    for model, those in seen.items():
+        if count := int(those.hold(texts).sum()):
+            warnings.warn(
+                f"{model} was trained on {count:,} of the {len(texts):,} documents that are scored, so that scores "
+                "flatter it",
+                stacklevel=3,
+            )
 
 
 def tell_absent(model: str, label_names: Sequence[str], data: str, labels: "LabelLists") -> int:

@@ -52,20 +52,14 @@ def train(
     corpus = read_and_tell(data, **reading)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
-        typer.echo(f"next: {shlex.join(['abalone', 'evaluate', str(output), data, *_spelled(reading)])}", err=True)
+        again = {name: reading[name] for name in ("path", "skip_bad_rows")}  # the model knows its columns
+        typer.echo(f"next: {shlex.join(['abalone', 'evaluate', str(output), data, *_spelled(again)])}", err=True)
 
 
 def _spelled(options: Mapping[str, Any]) -> list[str]:
     """Options as they are typed; those that were not given are left out."""
-    words = []
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words += [option] if value else []
-        else:
-            values = value if isinstance(value, list) else [] if value is None else [value]
-            words += [word for one in values for word in (option, str(one))]
-    return words
+    given = {f"--{name.replace('_', '-')}": value for name, value in options.items() if value}
+    return [word for option, value in given.items() for word in (option, *([] if value is True else [str(value)]))]
 
 
 def _with_settings(signature: inspect.Signature) -> inspect.Signature:
@@ -128,6 +122,10 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
             err=True,
         )
         return
+    if resume and is_main() and output.exists() and not (run_folder / IDENTITY).exists():
+        typer.echo(
+            f"note: the model in {output} is of other settings or documents, and is replaced by this one", err=True
+        )
     model = AbaloneClassifier(**settings.to_dict())
     advice = "Run the same command with --resume to go on."
     with told_to_stop(), _epochs_told():

@@ -1,7 +1,8 @@
 """Texts whose labels are to be found: from any table, or line by line."""
 
 import json
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
         if not table.columns:
             continue  # empty, as a split may be
         text = text_columns(table, columns.found_in(table.columns))
+        _tell_of_missing(columns, text, table.name)
         ids = None if columns.ids is None else named_column(table, columns.ids, "id_column")
         for row in table.rows(text if ids is None else {*text, ids}):
             if isinstance(row, BadRow):
@@ -126,7 +128,19 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
                 f"there is {', '.join(values) or 'none'}): name it with text_column="
             )
         text = (usual,)
+        _tell_of_missing(columns, text, "a JSON object")
     return identified_text(values, text, columns.ids)
+
+
+def _tell_of_missing(columns: TextColumns, text: Sequence[str], where: str | Path) -> None:
+    """Warn where a part of what a model was trained on is not there: its answers are the worse for it."""
+    absent = [name for name in columns.trained if name.lower() not in map(str.lower, text)]
+    if columns.named is None and absent and len(columns.trained) > 1:
+        warnings.warn(
+            f"the model was trained on {' and '.join(columns.trained)}, and {where} has no {' and no '.join(absent)}: "
+            f"only {' and '.join(text)} is read",
+            stacklevel=2,
+        )
 
 
 def _object(line: str) -> dict[str, object] | None:

@@ -13,6 +13,7 @@ from abalone import __version__
 from abalone.config import Config
 from abalone.data.errors import readable
 from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
+from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import misfit
 from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
@@ -59,6 +60,8 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             predictor.lexical.save(place / LEXICAL)
         if predictor.neighbours is not None:
             save_file(predictor.neighbours.state(), place / NEIGHBOURS)
+        if predictor.seen is not None:
+            (place / SEEN).write_bytes(predictor.seen.to_bytes())
         about = {
             "version": __version__,
             "label_names": predictor.label_names,
@@ -132,6 +135,7 @@ def _read(folder: Path, about: dict[str, Any], config: Config) -> Predictor:
         NearestNeighbours.from_state(load_file(neighbours), device=config.device) if neighbours.is_file() else None,
         about["answers_in_names"],
         about["story"],
+        SeenTexts.from_bytes((folder / SEEN).read_bytes()) if (folder / SEEN).is_file() else None,
     )
 
 

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
 from abalone.data.scratch import array_of
+from abalone.data.seen import SeenTexts
 from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.device import choose_device, reading_precision
 from abalone.evaluation.blocks import EVERY, Scores
@@ -36,6 +37,7 @@ class Predictor:
         lexical, neighbours: experts to mix in, if any.
         answers_in_names: whether `predict` gives label names; a 0/1 matrix otherwise, as it was trained on one.
         story: what the folder and the card tell: history, scores, statistics of the data.
+        seen: the texts that it was trained and tuned on, if they are known.
         ranks: processes that all ask it the same, so that each encodes a share of the texts.
     """
 
@@ -49,6 +51,7 @@ class Predictor:
     neighbours: NearestNeighbours | None = None
     answers_in_names: bool = True
     story: dict[str, Any] = field(default_factory=dict)
+    seen: SeenTexts | None = None
     ranks: Ranks = ALONE
 
     @cached_property

@@ -1,5 +1,6 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,6 +12,7 @@ import torch
 
 from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
+from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
@@ -47,10 +49,10 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     """
     output = Path(output)
     _refuse(predictor, output)
-    experts = _experts_as_text(predictor)
-    _refuse_too_large(predictor, experts)
+    files = _files_as_text(predictor)
+    _refuse_too_large(predictor, files)
     texts = _real_texts(predictor)
-    content = _file_content(predictor, experts, texts if int8 else None)
+    content = _file_content(predictor, files, texts if int8 else None)
     # Eight bits are made for texts: what they do to random tokens says nothing.
     differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
@@ -80,24 +82,26 @@ def _refuse(predictor: Predictor, output: Path) -> None:
         raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
-def _experts_as_text(predictor: Predictor) -> dict[str, str]:
-    """Those that are mixed in, by the names of their files."""
+def _files_as_text(predictor: Predictor) -> dict[str, str]:
+    """What a model folder has beside the network, by the names of its files: experts that are mixed in, and more."""
     used = predictor.decision.mixture.used
     found: dict[str, str] = {}
     if "lexical" in used and predictor.lexical is not None:
         found |= lexical_as_text(predictor.lexical)
     if "neighbours" in used and predictor.neighbours is not None:
         found |= neighbours_as_text(predictor.neighbours)
+    if predictor.seen is not None:
+        found[SEEN] = b64encode(predictor.seen.to_bytes()).decode()
     return found
 
 
-def _refuse_too_large(predictor: Predictor, experts: Mapping[str, str]) -> None:
-    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters()) + sum(map(len, experts.values()))
+def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
+    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters()) + sum(map(len, files.values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _file_content(predictor: Predictor, experts: Mapping[str, str], texts_for_int8: list[str] | None) -> bytes:
+def _file_content(predictor: Predictor, files: Mapping[str, str], texts_for_int8: list[str] | None) -> bytes:
     import onnx
 
     network, reading = Network(predictor), _reading(predictor)
@@ -108,7 +112,7 @@ def _file_content(predictor: Predictor, experts: Mapping[str, str], texts_for_in
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
     graph.producer_name = "abalone"
-    told = metadata(predictor.label_names, reading, predictor.decision, experts, _story(predictor))
+    told = metadata(predictor.label_names, reading, predictor.decision, files, _story(predictor))
     onnx.helper.set_model_props(graph, told)
     content: bytes = graph.SerializeToString()
     return content

@@ -13,6 +13,7 @@ import numpy as np
 from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
 from abalone.data.scratch import array_of
+from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import NUMBER, misfit
 from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
@@ -106,6 +107,7 @@ class OnnxModel:
         lexical, neighbours: the experts that are mixed in, if any.
         story: of its training data `provenance`, and in `statistics` the `frequencies` of the labels; as in the model
             folder, without the rest that it tells. Empty for a file of before.
+        seen: the texts that it was trained and tuned on, if they are known.
     """
 
     session: "InferenceSession"
@@ -115,6 +117,7 @@ class OnnxModel:
     lexical: LexicalModel | None = None
     neighbours: StoredNeighbours | None = None
     story: Mapping[str, Any] = field(default_factory=dict)
+    seen: SeenTexts | None = None
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, threads: int = 0) -> "OnnxModel":
@@ -146,6 +149,7 @@ class OnnxModel:
                 _stored_lexical(stored),
                 StoredNeighbours.found_in(stored),
                 told[STORY],
+                SeenTexts.from_bytes(b64decode(stored[SEEN], validate=True)) if SEEN in stored else None,
             )
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
             if model.decision.labels(scores).shape[1] != len(model.label_names):
@@ -233,10 +237,10 @@ def metadata(
     label_names: Sequence[str],
     reading: Reading,
     decision: Decision,
-    experts: Mapping[str, str],
+    files: Mapping[str, str],
     story: Mapping[str, Any],
 ) -> dict[str, str]:
-    """What `OnnxModel.load` finds in a file beside the network; `experts` as text, by the names of their files."""
+    """What `OnnxModel.load` finds in a file beside the network; `files` of a model folder as text, by name."""
     values = {
         LABEL_NAMES: list(label_names),
         THRESHOLDS: decision.thresholds.values.tolist(),
@@ -245,7 +249,7 @@ def metadata(
         STORY: story,
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    return {MARK: FORMAT, **told, **experts}
+    return {MARK: FORMAT, **told, **files}
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:

@@ -16,6 +16,7 @@ from abalone.config import Config
 from abalone.data.alone import alone_in
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
+from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.evaluation.blocks import Scores
@@ -155,6 +156,7 @@ def _with_decision(
         lexical if "lexical" in used else None,
         neighbours if "neighbours" in used else None,
         story=story,
+        seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
     )
 
 

@@ -1,0 +1,55 @@
+"""Which texts a model knows from its training: scores on them say little of texts that it does not."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from safetensors.numpy import load, save
+
+SEEN = "seen.safetensors"  # in a model folder, and in the metadata of an ONNX file
+_HASHES = "hashes"
+
+
+@dataclass(frozen=True, eq=False)
+class SeenTexts:
+    """The training and validation texts of a model, as hashes: enough to say of a text whether it is one of them.
+
+    White space does not count, since a table that is saved again may have other line breaks.
+
+    Args:
+        hashes: [N], sorted.
+
+    Example:
+        >>> SeenTexts.of(["one  text", "another"]).hold(["another\\n", "a third", "one text"]).tolist()
+        [True, False, True]
+    """
+
+    hashes: np.ndarray
+
+    @classmethod
+    def of(cls, *splits: Iterable[str]) -> "SeenTexts":
+        """Those of all splits."""
+        return cls(np.unique(np.fromiter(map(_hash, chain(*splits)), dtype=np.uint64)))
+
+    def hold(self, texts: Sequence[str]) -> np.ndarray:
+        """[n] of bool: which of the texts are among them."""
+        return np.isin(np.fromiter(map(_hash, texts), dtype=np.uint64, count=len(texts)), self.hashes)
+
+    def to_bytes(self) -> bytes:
+        """The content of their file."""
+        return save({_HASHES: self.hashes})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "SeenTexts":
+        """From the content of their file."""
+        hashes = load(content)[_HASHES]
+        if hashes.dtype != np.uint64 or hashes.ndim != 1:
+            raise ValueError(f"{SEEN} holds {hashes.dtype} of shape {hashes.shape} instead of hashes")
+        return cls(hashes)
+
+
+def _hash(text: str) -> int:
+    content = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")  # tells a billion texts apart
