@@ -251,7 +251,9 @@ def test_other_documents_are_trained_on(change, finished, workshop, tmp_path):
 
 def test_other_settings_are_trained_with(finished, workshop):
     for options in (["--seed", "1"], ["--max-length", "64"]):
-        assert_refused(run(*command(workshop, finished, *GIVEN, "--resume", *options)), "it is trained again")
+        result = run(*command(workshop, finished, *GIVEN, "--resume", *options))
+        assert_refused(result, "it is trained again")
+        assert f"the model in {finished} is of other settings or documents, and is replaced" in result.stderr
 
 
 def test_without_resume_a_finished_run_is_done_again(finished, workshop):

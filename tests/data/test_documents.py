@@ -75,6 +75,24 @@ def test_a_separator_that_never_occurs_is_told(tmp_path, cell, separator, occurs
     assert (told in load_corpus(path, label_separator=separator).notes) is (occurs is False)
 
 
+def test_labels_that_are_joined_by_an_unusual_character_are_told(tmp_path):
+    names = ["refund", "delivery", "billing", "refund/delivery", "billing/refund", "delivery/billing", "and/or"]
+    rows = [f"text {i},{name},{split}" for split in ("train", "val", "test") for i, name in enumerate(names)]
+    path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *rows]))
+    told = "3 labels look like several joined by '/', such as 'refund/delivery': label_separator='/'"
+    assert any(note.startswith(told) for note in load_corpus(path).notes)
+    corpus = load_corpus(path, label_separator="/")
+    assert corpus.label_names == ("and", "billing", "delivery", "or", "refund")
+    assert not any("joined" in note for note in corpus.notes)
+
+
+def test_labels_that_only_hold_such_a_character_are_not_told_of(tmp_path):
+    names = ["read/write", "input/output", "a+b", "a", "b", "cs.lg", "research & development"]
+    rows = [f"text {i},{name},{split}" for split in ("train", "val", "test") for i, name in enumerate(names)]
+    path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *rows]))
+    assert not any("joined" in note for note in load_corpus(path).notes)
+
+
 def test_names_with_commas_are_quoted_in_notes(tmp_path):
     rows = ["x,food,train", 'y,"food, drink",train', 'z,"Food, drink",test', "w,food,val"]
     path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *rows]))

@@ -1,6 +1,7 @@
 """From the rows of tables to documents: a text, labels, a split."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from abalone.data.errors import DataError
 from abalone.data.files import SPLIT_WORDS
 from abalone.data.label_cells import LabelCells
 from abalone.data.label_lists import LabelLists
-from abalone.data.labels import Cell, read_cell
+from abalone.data.labels import Cell, joined_names, read_cell
 from abalone.data.tables import BadRow, Table, half_character
 from abalone.progress import track
 
@@ -113,6 +114,12 @@ def read_documents(
         documents.notes.append(
             f"Labels are split at {separators[0]!r}, though {others} occur too; "
             "label_separator= (--label-separator) changes that."
+        )
+    if cells.strings and (found := joined_names(dict.fromkeys(documents.labels.names))):
+        mark, names = found
+        documents.notes.append(
+            f"{len(names)} labels look like several joined by {mark!r}, such as {names[0]!r}: "
+            f"label_separator={mark!r} (--label-separator {shlex.quote(mark)}) would split them."
         )
     if label_separator and not cells.separated:
         documents.notes.append(f"The label separator {label_separator!r} occurs in no label, so each is taken whole.")

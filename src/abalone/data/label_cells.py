@@ -23,6 +23,7 @@ class LabelCells:
 
     def __init__(self, separator: str | None, lists: LabelLists) -> None:
         self._separator, self._lists = separator, lists
+        self.strings = False  # whether a cell held names as a string
         self.separated = False  # whether a cell held several names between separators that were given
         self._bits = BitVectors()
         self._waiting: IO[str] | None = None
@@ -35,6 +36,7 @@ class LabelCells:
     def append(self, cell: Cell) -> None:
         """Add the cell of one more document."""
         self._bits.see(cell)
+        self.strings = self.strings or (isinstance(cell, str) and cell != "")
         if self._waiting is None and isinstance(cell, str) and cell and self._separator is None:
             self._waiting = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by our own context
         if self._waiting is None:

@@ -14,6 +14,8 @@ from scipy.sparse import csr_array
 
 # In order of preference: a comma is the likeliest of them to stand inside a name.
 SEPARATORS = (";", "|", "\t", ",")
+_JOINING = ("/", "+", "&", *SEPARATORS, " ")  # others that people use, and those that were not taken
+_JOINED = 3  # names that have to be made of others before a person is told
 
 Cell = str | tuple[str, ...]  # a string that is still to be split, or the names themselves
 
@@ -87,6 +89,19 @@ def find_separators(cells: Iterable[Cell]) -> list[str]:
                 for separator, names in found.items():
                     names.update(split_cell(cell, separator))
     return sorted(found, key=lambda separator: len(found[separator]))  # stable: ties stay in order of preference
+
+
+def joined_names(names: Collection[str]) -> tuple[str, list[str]] | None:
+    """A character that seems to join labels to names such as `refund/delivery`, and these names; `None` if none does.
+
+    It does where most names that hold it are made of other names alone, as hardly any are by chance.
+    """
+    for mark in _JOINING:
+        holding = [name for name in names if mark in name]
+        joined = [name for name in holding if all(part in names for part in split_cell(name, mark))]
+        if len(joined) >= _JOINED and 2 * len(joined) >= len(holding):
+            return mark, joined
+    return None
 
 
 def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
