@@ -91,7 +91,9 @@ def test_of_a_table_that_has_grown_what_is_new_is_scored(made, tmp_path):
     held_out = len(load_corpus(made / "papers.jsonl", seed=7).test)
     folder, file = (run(made / model, tmp_path / "grown.jsonl", "--json") for model in ("model", "model.onnx"))
     for model, scored in (("model", folder), ("model.onnx", file)):
-        told_of = f"{150 - held_out} of 170 documents of grown are left out: {made / model} was trained on them."
+        told_of = (
+            f"{150 - held_out} of 170 documents of grown are left out: {made / model} was trained or tuned on them."
+        )
         assert told_of in scored.stderr
     expected = told(folder.stdout)
     assert sum(label["support"] for label in expected["labels"]) < labels.sum() + LABELS.sum() / 5

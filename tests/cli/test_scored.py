@@ -104,11 +104,11 @@ def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
     _, split, texts, labels = scored(data, model, seen=seen)
     assert (split, sorted(texts)) == ("all", sorted([*corpus.test.texts, "one more"]))
     assert len(labels) == len(texts)
-    assert f"{121 - len(texts)} of 121 documents of papers are left out: model was trained on them" in (
+    assert f"{121 - len(texts)} of 121 documents of papers are left out: model was trained or tuned on them" in (
         capsys.readouterr().err
     )
     assert len(scored(data, model, "all", seen)[2]) == 121  # who asks for all knows
-    with pytest.warns(UserWarning, match=r"^model was trained on \d+ of the \d+ documents that are scored"):
+    with pytest.warns(UserWarning, match=r"^model was trained or tuned on \d+ of the \d+ documents that are scored"):
         scored(data, model, "test", seen)  # of a split that is made anew, and has others in it
     both = {**seen, "other": SeenTexts.of(corpus.test.texts)}
     assert list(scored(data, {**model, "other": {}}, seen=both)[2]) == ["one more"]
@@ -116,7 +116,9 @@ def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
 
 def test_nothing_left_is_an_error(data):
     seen = {"model": SeenTexts.of(TEXTS)}
-    with pytest.raises(ValueError, match="all documents of papers are ones that model was trained on; --split all"):
+    with pytest.raises(
+        ValueError, match="all documents of papers are ones that model was trained or tuned on; --split all"
+    ):
         scored(data, {"model": {}}, seen=seen)
 
 

@@ -54,7 +54,7 @@ def _of_own_data(
     data: str,
     split: str | None,
     trained_on: Mapping[str, Mapping[str, Any]],
-    seen_texts: "Mapping[str, SeenTexts]",
+    seen: "Mapping[str, SeenTexts]",
     options: Mapping[str, Any],
 ) -> "tuple[str, str, Labelled]":
     """As `to_score`.
@@ -74,23 +74,23 @@ def _of_own_data(
         read = read_source(data, **{**options, **columns})
         notes += read.documents.notes
     documents, brought = read.documents, any(read.documents.splits)
-    seen = {model: then for model, then in trained_on.items() if _checksums(then) == _checksums(read.provenance)}
-    chosen = split or ("test" if brought or seen else "all")
+    same_files = {model: then for model, then in trained_on.items() if _checksums(then) == _checksums(read.provenance)}
+    chosen = split or ("test" if brought or same_files else "all")
     if brought or chosen == "all":
         tell(documents.notes)
         rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
         if split is None and chosen == "all":
-            rows = _without_seen(read.name, documents.texts, seen_texts)
+            rows = _without_seen(read.name, documents.texts, seen)
         labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}
     else:
         # The split that a model was trained with comes out again if the seed and all that is read are the same.
-        seed = next(map(split_seed, seen.values()), 0)
+        seed = next(map(split_seed, same_files.values()), 0)
         corpus = assemble(documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
         tell(corpus.notes)
         labelled, now = _of_corpus(corpus, chosen), corpus.provenance
     if chosen != "all":
-        for model, then in seen.items():
+        for model, then in same_files.items():
             if _deciding(then) != _deciding(now):
                 warnings.warn(
                     f"{model} was trained on {read.name} split otherwise, and as it is read here that split cannot be "
@@ -98,10 +98,10 @@ def _of_own_data(
                     stacklevel=2,
                 )
         if chosen == "test":  # who asks for train or validation knows
-            _warn_of_seen(labelled[0], {model: texts for model, texts in seen_texts.items() if model not in seen})
+            _warn_of_seen(labelled[0], {model: texts for model, texts in seen.items() if model not in same_files})
     elif split is None:
         for model, then in trained_on.items():
-            if model not in seen_texts and then.get("source") == read.provenance["source"]:
+            if model not in seen and then.get("source") == read.provenance["source"]:
                 warnings.warn(
                     f"{model} was trained on another {read.provenance['source']}: documents that both hold are scored "
                     "too",
@@ -119,10 +119,12 @@ def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts
         held = those.hold(texts)
         known |= held
         if held.any():
-            tell([f"{held.sum():,} of {len(texts):,} documents of {data} are left out: {model} was trained on them."])
+            some = f"{held.sum():,} of {len(texts):,} documents of {data}"
+            tell([f"{some} are left out: {model} was trained or tuned on them."])
     if known.all():
         raise ValueError(
-            f"all documents of {data} are ones that {' or '.join(seen)} was trained on; --split all scores them"
+            f"all documents of {data} are ones that {' or '.join(seen)} was trained or tuned on; --split all scores "
+            "them"
         )
     return np.flatnonzero(~known)
 
@@ -131,8 +133,8 @@ def _warn_of_seen(texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> None
     for model, those in seen.items():
         if count := int(those.hold(texts).sum()):
             warnings.warn(
-                f"{model} was trained on {count:,} of the {len(texts):,} documents that are scored, so that scores "
-                "flatter it",
+                f"{model} was trained or tuned on {count:,} of the {len(texts):,} documents that are scored, so that "
+                "scores flatter it",
                 stacklevel=3,
             )
 
