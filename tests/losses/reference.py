@@ -173,3 +173,33 @@ def zlpr(logits: list[Vector], y: Labels) -> float:
         total += math.log(1 + sum(math.exp(x) for j, x in enumerate(row) if j not in labels))
         total += math.log(1 + sum(math.exp(-x) for j, x in enumerate(row) if j in labels))
     return total / len(logits)
+
+
+def class_balanced(logits: list[Vector], y: Labels, counts: list[int], decay: float, gamma: float) -> float:
+    total = 0.0
+    for row, labels in zip(logits, y, strict=True):
+        for j, x in enumerate(row):
+            effective = sum(decay**k for k in range(max(counts[j], 1)))  # (1 − β^n) / (1 − β)
+            p = sigmoid(x) if j in labels else sigmoid(-x)
+            total -= (1 - p) ** gamma * math.log(p) / effective
+    return total / (len(logits) * len(logits[0]))
+
+
+def distribution_balanced(
+    logits: list[Vector], y: Labels, counts: list[int], n: int, alpha, beta, mu, lam, kappa, gamma
+) -> float:
+    total = 0.0
+    for row, labels in zip(logits, y, strict=True):
+        drawn = sum(1 / max(counts[j], 1) for j in labels)
+        for j, x in enumerate(row):
+            ratio = 1 / max(counts[j], 1) / drawn if labels else math.inf
+            weight = alpha + (sigmoid(beta * (ratio - mu)) if labels else 1.0)
+            share = max(counts[j], 1) / n
+            nu = kappa * math.log(1 / share - 1)
+            if j in labels:
+                p = sigmoid(x - nu)
+                total -= weight * (1 - p) ** gamma * math.log(p)
+            else:
+                p = sigmoid(-lam * (x - nu))
+                total -= weight * (1 - p) ** gamma * math.log(p) / lam
+    return total / (len(logits) * len(logits[0]))

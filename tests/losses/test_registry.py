@@ -5,7 +5,9 @@ from abalone.losses import (
     AsymmetricLoss,
     BaseLoss,
     BCELoss,
+    ClassBalancedLoss,
     ConLoss,
+    DistributionBalancedLoss,
     FocalLoss,
     JointLoss,
     JSCLLoss,
@@ -49,11 +51,14 @@ MADE = {
     "focal": FocalLoss,
     "asymmetric": AsymmetricLoss,
     "zlpr": ZLPRLoss,
+    "cb": ClassBalancedLoss,
+    "db": DistributionBalancedLoss,
 }
+KNOWN = {"cb": {"counts": [1]}, "db": {"counts": [1], "documents": 2}}  # what the corpus says
 
 
 def test_every_name_makes_its_loss():
-    assert {name: type(make_loss(name)) for name in LOSSES} == MADE
+    assert {name: type(make_loss(name, **KNOWN.get(name, {}))) for name in LOSSES} == MADE
 
 
 @pytest.mark.parametrize("name", ["msc+bce", "mulcon+zlpr", "base+asymmetric"])

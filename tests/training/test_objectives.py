@@ -37,7 +37,8 @@ def feed(encoder_folder):
 def make(encoder_folder: str, name: str, dropout: float = 0.1, **settings: float) -> Objective:
     torch.manual_seed(0)
     encoder, _ = load_encoder(encoder_folder, "mean", dropout)
-    return Objective(encoder, LABELS, name, Config(**{"queue_size": 20, "projection_dim": 16, **settings}))
+    config = Config(**{"queue_size": 20, "projection_dim": 16, **settings})
+    return Objective(encoder, LABELS, name, config, labels=tiny.corpus(160, labels=LABELS)[1])
 
 
 def batch_of(feed: TokenFeed, first: int, documents: int = 8):
@@ -59,6 +60,8 @@ PARTS = {
     "focal": {"head"},
     "asymmetric": {"head"},
     "zlpr": {"head"},
+    "cb": {"head"},
+    "db": {"head"},
     "msc+10*bce": MEMORY | {"prototypes", "head"},
     "supcon+focal": CONTRAST | {"head"},
     "mulcon+bce": {"label_attention", "head"},

@@ -3,6 +3,7 @@
 The contrastive ones are one sum with other weights (`abalone.losses.kernel`); each file says which.
 """
 
+from abalone.losses.balanced import ClassBalancedLoss, DistributionBalancedLoss
 from abalone.losses.base import BaseLoss
 from abalone.losses.con import ConLoss
 from abalone.losses.joint import JointLoss
@@ -19,7 +20,9 @@ __all__ = [
     "AsymmetricLoss",
     "BCELoss",
     "BaseLoss",
+    "ClassBalancedLoss",
     "ConLoss",
+    "DistributionBalancedLoss",
     "FocalLoss",
     "JSCLLoss",
     "JointLoss",

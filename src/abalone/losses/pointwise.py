@@ -11,8 +11,8 @@ from abalone.losses.kernel import without_autocast, working_dtype
 from abalone.losses.pairs import label_matrix
 
 
-def _checked(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits and dense labels [B, L] in the working precision."""
+def checked_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits and dense labels [B, L] in the working precision, or say what is wrong with them."""
     check_matrix("logits", logits, dims="[documents, labels]")
     if logits.shape != labels.shape:
         raise ValueError(
@@ -21,6 +21,12 @@ def _checked(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     check_finite("logits", logits)
     dtype = working_dtype(logits)
     return logits.to(dtype), label_matrix("labels", labels, dtype).dense()
+
+
+def focal_terms(towards_truth: Tensor, gamma: float) -> Tensor:
+    """Return −(1 − p)^γ log p of logits that are positive where they are right, [B, L]."""
+    # As an exponential, because the derivative of a power below 1 is infinite at 0.
+    return -(gamma * F.logsigmoid(-towards_truth)).exp() * F.logsigmoid(towards_truth)
 
 
 class BCELoss(nn.Module):
@@ -38,7 +44,7 @@ class BCELoss(nn.Module):
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits, targets = _checked(logits, labels)
+        logits, targets = checked_logits(logits, labels)
         return F.binary_cross_entropy_with_logits(logits, targets)
 
 
@@ -69,11 +75,8 @@ class FocalLoss(nn.Module):
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits, targets = _checked(logits, labels)
-        towards_truth = logits * (2 * targets - 1)
-        log_p, log_rest = F.logsigmoid(towards_truth), F.logsigmoid(-towards_truth)
-        # As an exponential, because the derivative of a power below 1 is infinite at 0.
-        return -((self.gamma * log_rest).exp() * log_p).mean()
+        logits, targets = checked_logits(logits, labels)
+        return focal_terms(logits * (2 * targets - 1), self.gamma).mean()
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
@@ -115,7 +118,7 @@ class AsymmetricLoss(nn.Module):
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits, targets = _checked(logits, labels)
+        logits, targets = checked_logits(logits, labels)
         log_p, log_not_p = F.logsigmoid(logits), F.logsigmoid(-logits)
         positive = (self.gamma_pos * log_not_p).exp() * log_p
         negative = self._negative(logits, log_p, log_not_p)
@@ -157,7 +160,7 @@ class ZLPRLoss(nn.Module):
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
-        logits, targets = _checked(logits, labels)
+        logits, targets = checked_logits(logits, labels)
         bound = logits.new_zeros(len(logits), 1)  # the 1 under the logarithm
         positive = targets > 0
         rising = torch.cat([bound, logits.masked_fill(positive, -math.inf)], dim=1)  # [B, 1 + L]

@@ -4,10 +4,11 @@ import difflib
 import inspect
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
+from abalone.losses.balanced import ClassBalancedLoss, DistributionBalancedLoss
 from abalone.losses.base import BaseLoss
 from abalone.losses.con import ConLoss
 from abalone.losses.joint import JointLoss
@@ -48,6 +49,11 @@ class LossSpec:
         return frozenset().union(*(_settings(cls) for cls in self.classes))
 
     @property
+    def counts(self) -> bool:
+        """Whether it weighs labels by how many training documents carry them: `counts` [L] and `documents`."""
+        return "counts" in self.settings
+
+    @property
     def joint(self) -> bool:
         """Whether a pointwise loss on logits is added to the contrastive one."""
         return len(self.classes) == 2
@@ -67,6 +73,8 @@ LOSSES: dict[str, LossSpec] = {
     "focal": LossSpec((FocalLoss,), "logits"),
     "asymmetric": LossSpec((AsymmetricLoss,), "logits"),
     "zlpr": LossSpec((ZLPRLoss,), "logits"),
+    "cb": LossSpec((ClassBalancedLoss,), "logits"),
+    "db": LossSpec((DistributionBalancedLoss,), "logits"),
 }
 
 _SUM = re.compile(r"(?P<contrastive>\w+)\+(?:(?P<weight>[^*]+)\*)?(?P<pointwise>\w+)")
@@ -93,7 +101,7 @@ def loss_spec(name: str) -> LossSpec:
     )
 
 
-def make_loss(name: str, **settings: float) -> nn.Module:
+def make_loss(name: str, **settings: Any) -> nn.Module:
     """The loss called `name`, with `settings` such as `temperature` going to those that have them.
 
     Example:
@@ -106,6 +114,8 @@ def make_loss(name: str, **settings: float) -> nn.Module:
     if unknown := settings.keys() - spec.settings:
         known = ", ".join(sorted(spec.settings)) or "none"
         raise ValueError(f"loss {name!r} has no setting {', '.join(sorted(unknown))}; it has {known}")
+    if spec.counts and "counts" not in settings:
+        raise ValueError(f"loss {name!r} weighs labels by how many documents carry them: give counts=, and documents=")
     losses = [cls(**{key: settings[key] for key in _settings(cls) & settings.keys()}) for cls in spec.classes]
     if not spec.joint:
         return losses[0]

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from abalone.config import Config
@@ -35,14 +37,27 @@ class Objective(nn.Module):
         name: of the loss, `msc` or `msc+10*bce`.
         config: temperature, queue size and the like.
         ranks: the processes that train it together.
+        labels: of the training documents, [n, L]; for losses that weigh labels by how many documents carry them.
     """
 
-    def __init__(self, encoder: TextEncoder, num_labels: int, name: str, config: Config, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        num_labels: int,
+        name: str,
+        config: Config,
+        ranks: Ranks = ALONE,
+        labels: csr_array | None = None,
+    ) -> None:
         super().__init__()
         self.ranks = ranks
         self.name, self.spec, self.num_labels = name, loss_spec(name), num_labels
         contrastive = self.spec.takes != "logits"
-        self.loss = make_loss(name, **{key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)})
+        settings = {key: getattr(config, key) for key in self.spec.settings if hasattr(config, key)}
+        if self.spec.counts and labels is not None:
+            known = {"counts": np.asarray(labels.sum(axis=0)).ravel(), "documents": labels.shape[0]}
+            settings |= {key: value for key, value in known.items() if key in self.spec.settings}
+        self.loss = make_loss(name, **settings)
         self.encoder = encoder
         hidden, dim = encoder.hidden_size, config.projection_dim
         self.projection = ProjectionHead(hidden, dim) if self.spec.takes == "embeddings" else None

@@ -198,7 +198,7 @@ def _train_stages(
     if config.epochs == 0:
         head, _ = linear_evaluation(encoder, run)
         return encoder, head, {}
-    objective = Objective(encoder, num_labels, config.objective, config, run.ranks)
+    objective = Objective(encoder, num_labels, config.objective, config, run.ranks, run.train.labels)
     if name_features is not None:
         objective.start_prototypes_from(name_features)
     if objective.head is not None:
@@ -207,7 +207,7 @@ def _train_stages(
     encoder, head, history = pretrain(objective, run)
     if config.classifier == "probe":
         return encoder, head, {STAGE: history}
-    tuning = Objective(encoder, num_labels, config.finetune_objective, config, run.ranks)
+    tuning = Objective(encoder, num_labels, config.finetune_objective, config, run.ranks, run.train.labels)
     rate = config.finetune_learning_rate
     encoder, head, tuned = supervise(tuning, run, "finetuning", config.finetune_epochs, learning_rate=rate)
     return encoder, head, {STAGE: history, "finetuning": tuned}
