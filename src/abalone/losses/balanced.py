@@ -26,7 +26,7 @@ def rebalanced_weights(targets: Tensor, counts: Tensor, floor: float, slope: flo
 
     Drawing labels evenly, then a document of the label, a document comes up for label i with 1/n_i, and in all with
     Σ_{j ∈ y} 1/n_j. Their ratio r is smoothed to r̂ = α + σ(β (r − μ)). A document without labels never comes up:
-    its r is infinite, so r̂ = α + 1.
+    its r is boundless, so r̂ = α + 1.
 
     Args:
         targets: 0/1, [B, L].
@@ -34,8 +34,8 @@ def rebalanced_weights(targets: Tensor, counts: Tensor, floor: float, slope: flo
         floor, slope, centre: α, β and μ.
     """
     wanted = counts.reciprocal()  # [L]
-    drawn = targets @ wanted  # [B]
-    ratio = wanted / drawn.unsqueeze(1)  # [B, L]; x/0 is infinite, and its σ is 1
+    drawn = (targets @ wanted).clamp(min=torch.finfo(wanted.dtype).tiny)  # [B]
+    ratio = wanted / drawn.unsqueeze(1)  # [B, L]
     return floor + torch.sigmoid(slope * (ratio - centre))
 
 
