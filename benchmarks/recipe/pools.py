@@ -15,7 +15,7 @@ from abalone.data.corpus import Corpus
 from abalone.data.split import exact_split
 from abalone.data.tokens import TokenArray
 
-HELD_OUT = 5  # a fifth of a whole corpus judges
+FIFTHS = 5  # of a whole corpus: one judges what the others have trained
 FRESH = 3000  # documents that judge a subsample: enough for all but the rarest labels
 SUBSAMPLES = (500, 2000, 8000)
 SHOTS = (8, 16)
@@ -45,10 +45,19 @@ def joined(corpus: Corpus) -> tuple[list[str], csr_array]:
 
 
 def pools(base: str, labels: csr_array, seed: int = 0) -> dict[str, Pool]:
-    """Return the pools of a corpus by name: the whole, subsamples (of large corpora), few-shot draws."""
+    """Return the pools of a corpus by name: the whole, subsamples (of large corpora), few-shot draws.
+
+    Args:
+        base: the name of the corpus; `reuters` is judged by its first fifth, `reuters/1` by its second, and so on.
+        labels: [n, L].
+        seed: of subsamples and few-shot draws; the fifths are always the same.
+    """
     rng = np.random.default_rng(seed)
-    parts = exact_split(labels, (1,) * HELD_OUT, seed)
-    made = {base: Pool(base, np.sort(np.concatenate(parts[1:])), parts[0])}
+    parts = exact_split(labels, (1,) * FIFTHS, 0)
+    made = {}
+    for fold, judged in enumerate(parts):
+        train = np.sort(np.concatenate([*parts[:fold], *parts[fold + 1 :]]))
+        made[base if fold == 0 else f"{base}/{fold}"] = Pool(base, train, judged)
     order = rng.permutation(labels.shape[0])
     for size in SUBSAMPLES:
         if size + FRESH <= len(order) // 2:
