@@ -1,24 +1,27 @@
 """The pins install: on every platform, Python version and build of torch we support, from the wheels' own metadata."""
 
-import importlib.util
 import json
-import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "tools" / "check_constraints.py"
+TOOLS = Path(__file__).parents[1] / "tools"
 
 
 @pytest.fixture(scope="module")
-def check():
-    spec = importlib.util.spec_from_file_location("check_constraints", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["check_constraints"] = module  # a dataclass asks for its module by name
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["check_constraints"]
+def tools():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(TOOLS)
+        yield
+
+
+@pytest.fixture(scope="module")
+def check(tools):
+    import check_constraints
+
+    return check_constraints
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +100,37 @@ def test_requirements_of_other_platforms_and_extras_do_not_count(check):
     assert check.resolve(machine, plain, {"a": "1"}, {"a": wheel("1", *requires)}) == ({"a": "1"}, [])
     _, problems = check.resolve(machine, [check.Requirement("a[more]")], {"a": "1"}, {"a": wheel("1", *requires)})
     assert problems == ["a wants c: no pin"]
+
+
+def save_wheel(folder, name, tags, *lines):
+    version = name.partition("-")[2]
+    file = folder / f"{name}-{tags}.whl"
+    with zipfile.ZipFile(file, "w") as archive:
+        metadata = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *lines, "", "Text."])
+        archive.writestr(f"{name.partition('+')[0]}.dist-info/METADATA", metadata)
+    return file
+
+
+def test_requirements_are_recorded_by_build_from_the_index_that_pip_knows(tools, tmp_path, monkeypatch):
+    import record_requirements
+    from packaging.specifiers import SpecifierSet
+
+    files = [
+        save_wheel(tmp_path, "a-0.9", "py3-none-any", "Requires-Dist: old"),
+        save_wheel(tmp_path, "a-1.0", "cp312-cp312-manylinux_2_28_x86_64", "Requires-Dist: b", "Requires-Dist: b"),
+        save_wheel(tmp_path, "a-1.0", "cp312-cp312-win_amd64", "Requires-Dist: windows"),
+        save_wheel(tmp_path, "a-1.0", "py3-none-any", "Requires-Python: >=3.9", "Requires-Dist: c>=1"),
+    ]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text("".join(f'<a href="../{file.name}#sha256=0">' for file in files))
+    (tmp_path / "cpu").mkdir()
+    save_wheel(tmp_path / "cpu", "a-1.0+cpu", "cp311-cp311-linux_x86_64")
+    monkeypatch.setenv("PIP_INDEX_URL", tmp_path.as_uri())
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "cpu"))
+    found = record_requirements.record("a", SpecifierSet("<2"))
+    assert found["version"] == "1.0"
+    pure, compiled, cpu = sorted(found["builds"], key=lambda build: (build["local"], -len(build["wheels"])))
+    assert (pure["requires-python"], pure["requires"], len(pure["wheels"])) == (">=3.9", ["c>=1"], 11)
+    assert (compiled["requires"], compiled["wheels"]) == (["b"], ["linux-x86_64 3.12"])
+    assert (cpu["local"], cpu["requires"], cpu["wheels"]) == ("cpu", [], ["linux-x86_64 3.11"])

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TORCH_BUILDS = {"pypi": "", "cpu": "cpu"}
 
 Table = Mapping[str, Mapping[str, Any]]
+parsed = cache(Requirement)  # each line is met once per machine
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def walk(machine: Machine, requirements: list[Requirement], table: Table) -> Ite
         for needed in ("", *sorted(requirement.extras)):
             if build is not None and (name, needed) not in seen:
                 seen.add((name, needed))
-                queue += [(name, Requirement(line), needed) for line in build["requires"]]
+                queue += [(name, parsed(line), needed) for line in build["requires"]]
 
 
 def resolve(

@@ -100,9 +100,12 @@ def pip_setting(name: str) -> list[str]:
 @cache
 def indexes() -> list[str]:
     """Return the package indexes that pip asks."""
-    from pip._internal.models.index import PyPI
+    main = pip_setting("index-url")
+    if not main:
+        from pip._internal.models.index import PyPI
 
-    return (pip_setting("index-url") or [PyPI.simple_url]) + pip_setting("extra-index-url")
+        main = [PyPI.simple_url]
+    return main + pip_setting("extra-index-url")
 
 
 def wheels_of(name: str) -> dict[str, str]:
