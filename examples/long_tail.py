@@ -1,6 +1,6 @@
 """The long tail before and after: three models on a part of the bundled arXiv abstracts, side by side on one page.
 
-    pip install 'abalone-mltc[offline]'
+    pip install '.[offline]'             # in a clone
     python examples/long_tail.py long-tail.html
 
 `frozen` is the encoder as it is, with linear evaluation. `bce` is trained with binary cross-entropy, `msc` is

@@ -1,6 +1,6 @@
 """Multi-label contrastive training with `SentenceTransformerTrainer`: our loss, their trainer.
 
-    pip install 'abalone-mltc[sentence-transformers,data,offline]'
+    pip install '.[sentence-transformers,data,offline]'    # in a clone
     python examples/sentence_transformers_bridge.py
 
 Documents that share labels move together, the more labels the closer, and every label counts the same however rare.

@@ -132,7 +132,7 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
         (FileNotFoundError(2, "Gone", "path=1.csv"), "error: path=1.csv: Gone\n"),
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
-        (ImportError("pip install 'abalone-mltc[data]'"), "error: pip install 'abalone-mltc[data]'\n"),
+        (ImportError("pip install '.[data]'"), "error: pip install '.[data]'\n"),
         (MemoryError(), "error: there is too little memory: ask for less at a time\n"),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes\nand the stack"),

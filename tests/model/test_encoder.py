@@ -244,7 +244,7 @@ def test_a_name_that_no_folder_can_have(monkeypatch):
 
 def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match=r"cannot load the encoder .*nowhere.*\n.*abalone-mltc\[offline\]"):
+    with pytest.raises(ValueError, match=r"cannot load the encoder .*nowhere.*\n.*pip install '\.\[offline\]'"):
         load_encoder(str(tmp_path / "nowhere"))
 
 
@@ -307,5 +307,5 @@ def test_the_packaged_encoder_is_the_published_one(monkeypatch):
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     assert digest == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     monkeypatch.setattr(abalone.model.offline, "SHA256", "0" * 64)
-    with pytest.raises(ValueError, match="are not those published as all-MiniLM-L6-v2; reinstall"):
+    with pytest.raises(ValueError, match="are not those published as all-MiniLM-L6-v2: run pip install"):
         packaged_encoder("all-MiniLM-L6-v2")

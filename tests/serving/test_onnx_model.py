@@ -45,7 +45,7 @@ def test_the_process_really_has_no_torch(file):
     """The test above would show nothing if torch could be imported there."""
     done = run_without_torch("predict", file.parent, stdin="w1\n")
     assert done.returncode != 0
-    assert "error: this needs torch: pip install abalone-mltc" in done.stderr
+    assert "error: this needs torch: run pip install . in a clone of ABALONE" in done.stderr
 
 
 def test_streams_are_answered_too(file, classifier):
@@ -139,4 +139,4 @@ def test_a_device_it_cannot_run_on(file):
 
 def test_without_onnxruntime(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install 'abalone-mltc[onnx]'" in run(file)
+    assert "pip install '.[onnx]'" in run(file)

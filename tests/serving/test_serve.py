@@ -108,7 +108,7 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "abalone.serving.server")
     done = CliRunner().invoke(app, ["serve", str(tmp_path)])
     assert done.exit_code == 2
-    assert "pip install 'abalone-mltc[serve]'" in done.output
+    assert "run pip install '.[serve]' in a clone of ABALONE" in done.output
 
 
 def test_who_listens_to_this_machine_alone_knows_its_names():

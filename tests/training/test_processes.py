@@ -66,7 +66,7 @@ def test_a_device_that_is_not_there(name, monkeypatch):
 
 def test_tensorboard_that_is_not_installed(monkeypatch, tmp_path):
     monkeypatch.setattr("abalone.training.processes.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'abalone-mltc\[tensorboard\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[tensorboard\]'"):
         make_accelerator("cpu", "fp32", str(tmp_path))
 
 

@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 
 from abalone import __version__
 from abalone.data.errors import DataError, readable
+from abalone.extras import install_hint
 from abalone.launch import is_main, launched
 
 PACKAGE = Path(__file__).parents[1]
@@ -160,7 +161,7 @@ def _message(error: BaseException) -> str:
         reason = str(error).partition("\n")[0]
         return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without
-        return f"this needs {error.name}: pip install abalone-mltc"
+        return f"this needs {error.name}: {install_hint()}"
     return str(error) or type(error).__name__
 
 

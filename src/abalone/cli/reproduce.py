@@ -10,6 +10,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_and_tell, reads_corpus
 from abalone.data.errors import printable
+from abalone.extras import install_hint
 
 if TYPE_CHECKING:
     from abalone.experiments.grid import Run
@@ -96,7 +97,7 @@ def reproduce(
     if {"representation", "imbalance"} & {experiment.name for experiment in experiments} and not find_spec(
         "matplotlib"
     ):
-        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'")
+        raise ImportError(f"pictures need matplotlib: {install_hint('plot')}")
     given = {"encoder": encoder, "pooling": pooling, "device": device, "precision": precision}
     base = (Config() if config is None else Config.from_yaml(config)).replace(
         **{name: value for name, value in given.items() if value is not None}

@@ -9,6 +9,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, split_seed
 from abalone.cli.models import open_model
+from abalone.extras import install_hint
 
 if TYPE_CHECKING:
     from abalone.serving.served import Served
@@ -48,7 +49,7 @@ def serve(
             "pydantic",
         ):
             raise
-        raise ImportError(f"serving needs {error.name}: pip install 'abalone-mltc[serve]'") from None
+        raise ImportError(f"serving needs {error.name}: {install_hint('serve')}") from None
     if path is not None and evidence is None:
         raise ValueError("--path says where the files of --evidence are; give both")
     limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)

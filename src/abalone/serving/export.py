@@ -14,6 +14,7 @@ from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
+from abalone.extras import install_hint
 from abalone.model.predictor import Predictor
 from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
@@ -73,7 +74,7 @@ def _refuse(predictor: Predictor, output: Path) -> None:
         try:
             import_module(library)
         except ImportError:
-            raise ImportError(f"export needs {library}: pip install 'abalone-mltc[onnx]'") from None
+            raise ImportError(f"export needs {library}: {install_hint('onnx')}") from None
     if output.suffix != ".onnx":
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():

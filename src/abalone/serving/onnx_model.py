@@ -19,6 +19,7 @@ from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.extras import install_hint
 from abalone.progress import track
 from abalone.serving.onnx_neighbours import StoredNeighbours
 
@@ -270,7 +271,7 @@ def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceS
     try:
         import onnxruntime
     except ImportError:
-        raise ImportError("running an ONNX file needs onnxruntime: pip install 'abalone-mltc[onnx]'") from None
+        raise ImportError(f"running an ONNX file needs onnxruntime: {install_hint('onnx')}") from None
     onnxruntime.disable_telemetry_events()  # some of its builds report what they run to their maker
     if not isinstance(source, bytes):
         with Path(source).open("rb"):  # a missing file or right is told as such

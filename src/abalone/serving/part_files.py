@@ -3,6 +3,7 @@
 import json
 from typing import Any, BinaryIO, Literal, Protocol
 
+from abalone.extras import install_hint
 from abalone.serving.answers import Answer
 
 Form = Literal["jsonl", "parquet"]
@@ -72,5 +73,5 @@ def _import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ImportError("writing Parquet needs pyarrow: pip install 'abalone-mltc[data]'") from None
+        raise ImportError(f"writing Parquet needs pyarrow: {install_hint('data')}") from None
     return pyarrow

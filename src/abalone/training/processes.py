@@ -12,6 +12,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from abalone.config import Precision
 from abalone.device import choose_device, cpu_is_faster_in_bf16
+from abalone.extras import install_hint
 from abalone.launch import launched
 from abalone.ranks import ALONE, Ranks, leave
 
@@ -49,7 +50,7 @@ def make_accelerator(
     """
     chosen = _own_device(choose_device(device))
     if tracker_folder is not None and find_spec("tensorboard") is None:
-        raise ImportError("tensorboard= needs the package tensorboard: pip install 'abalone-mltc[tensorboard]'")
+        raise ImportError(f"tensorboard= needs the package tensorboard: {install_hint('tensorboard')}")
     # Accelerate keeps device and precision for the life of the process; a library is called more than once.
     if PartialState._shared_state:
         AcceleratorState._reset_state(reset_partial_state=True)
