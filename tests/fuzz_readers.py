@@ -90,6 +90,10 @@ def own_files() -> dict[str, Files]:
     plain = {f"own{suffix}": write(DOCUMENTS) for suffix, write in WRITE.items()}
     plain |= {f"written{suffix}": WRITE[suffix](WRITTEN) for suffix in (".json", ".jsonl")}
     plain["written.csv"] = plain["own.csv"].replace(b"b;a", b"\"['b', 'a']\"").replace(b"c;a", b"[1]")
+    plain["tuples.csv"] = plain["own.csv"].replace(b"b;a", b"\"('b', 'a')\"").replace(b"c;a", b"\"{'c', 'a'}\"")
+    plain["wide.csv"] = "".join(f"{i},text {i % 7},{i % 2},{'01 '[i % 3]},TRUE\n" for i in range(20)).encode()
+    plain["wide.csv"] = b"id,Comment Text,joy,sad,Joy\n" + plain["wide.csv"]
+    plain["utf-16.csv"] = plain["own.csv"].decode().encode("utf-16")
     packed = {f"{name}{suffix}": COMPRESS[suffix](plain[name]) for name in plain for suffix in (".gz", ".xz", ".zst")}
     files = {**plain, **packed, "own.parquet": parquet(), "own.txt": b"a line\n\n" + plain["own.jsonl"]}
     files |= {"own.arrow": arrow(pyarrow.ipc.new_file), "own.feather": arrow(pyarrow.ipc.new_stream)}
@@ -228,12 +232,15 @@ def unpacked_and_mutated(name: str, content: bytes, numbers: Numbers, others: li
 
 def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     """Read a user's own data in every way there is."""
-    options: dict[str, object] = {}
+    options: dict[str, Any] = {}
     if numbers.random() < 0.3:
         columns = ("text", "labels", "split", "nope", "", "TEXT", ["text", "split"], ["labels"], ["nope"], [])
         options["text_column"] = numbers.choice((*columns, None))
         options["label_column"] = numbers.choice((*columns, None))
         options["label_separator"] = numbers.choice((None, "", " ", ";", "\0", "\udcff"))
+    if numbers.random() < 0.3:
+        options["merge_case"], options["drop_duplicates"] = numbers.random() < 0.5, numbers.random() < 0.5
+        options["encoding"] = numbers.choice((None, "utf-16", "cp1252", "shift_jis", "utf-7", "nope", "\0"))
     # As data that is large is read, now and then: by way of the cache.
     large = patch("abalone.data.load.IN_MEMORY", -1 if numbers.random() < 0.15 else 2**40)
     cache_folder = patch.dict(os.environ, ABALONE_CACHE=str(path.with_name("cache-of-the-case")))
@@ -242,7 +249,7 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     with only_clear_errors(DataError, about=about):
         named, trained = (numbers.choice((None, None, ["text"], ["text", "split"], ["nope"])) for _ in range(2))
         ids = numbers.choice((None, None, None, "text", "split", "labels"))
-        for text in read_texts(path, TextColumns(named, trained or (), ids)):
+        for text in read_texts(path, TextColumns(named, trained or (), ids), options.get("encoding")):
             text.encode()
 
 

@@ -76,7 +76,6 @@ def test_each_line_is_answered_before_the_next_is_sent(stream, classifier):
 
 
 def test_lines_that_are_hardly_texts_are_answered_too(stream, classifier):
-    assert same_labels(ask(stream, b"w1 \xff\xfe w2"), classifier, "w1 \ufffd\ufffd w2")
     for text in ("{w1 w2}", '{"text": 3', "[1]", '{"a":' * 5000, "w1 " * 50_000):
         assert same_labels(ask(stream, text.encode()), classifier, text), text[:20]
 
@@ -167,7 +166,27 @@ def test_top_and_probabilities(model, classifier, tmp_path):
 @pytest.mark.parametrize("name", ["empty.txt", "empty.csv", "empty.jsonl"])
 def test_nothing_in_nothing_out(name, model, tmp_path):
     (tmp_path / name).write_bytes(b"")
-    assert answers(run(model, tmp_path / name)) == []
+    done = run(model, tmp_path / name)
+    assert answers(done) == []
+    assert f"note: {tmp_path / name} holds no text: 0 texts answered." in done.stderr
+
+
+def test_another_encoding_is_named_and_nothing_else_is_taken_from_standard_input_either(
+    model, classifier, tmp_path, monkeypatch
+):
+    content, texts = "w1 é\nw2\n".encode("latin-1"), ["w1 é", "w2"]
+    (tmp_path / "texts.txt").write_bytes(content)
+    for done in (run(model, tmp_path / "texts.txt"), from_stdin(content, tmp_path, monkeypatch, model)):
+        assert done.exit_code == 2
+        assert "byte 0xe9 at position 4 of the row is not UTF-8" in done.stderr
+        assert "name it: --encoding 'cp1252'" in done.stderr
+    named = ("--encoding", "latin-1")
+    for done in (
+        run(model, tmp_path / "texts.txt", *named),
+        from_stdin(content, tmp_path, monkeypatch, model, "-", *named),
+    ):
+        given = [answer["labels"] for answer in answers(done)]
+        assert all(same_labels(labels, classifier, text) for labels, text in zip(given, texts, strict=True))
 
 
 def test_an_empty_standard_input(model, tmp_path, monkeypatch):

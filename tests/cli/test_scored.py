@@ -9,6 +9,8 @@ import pytest
 import tiny
 from abalone import load_corpus
 from abalone.cli.scored import to_score
+from abalone.data.assemble import assemble
+from abalone.data.load import read_source
 from abalone.data.seen import SeenTexts
 
 OPTIONS: dict[str, Any] = dict.fromkeys(("path", "text_column", "label_column", "split_column", "label_separator"))
@@ -120,6 +122,47 @@ def test_nothing_left_is_an_error(data):
         ValueError, match="all documents of papers are ones that model was trained or tuned on; --split all"
     ):
         scored(data, {"model": {}}, seen=seen)
+
+
+def test_a_split_of_before_copies_were_kept_together_is_made_again_as_it_was(data):
+    """Such a model does not say that they were."""
+    data.write_text(data.read_text() * 2)
+    read = read_source(data)
+    then = assemble(read.documents, name="papers", origin="", seed=7, provenance=read.provenance, copies_together=False)
+    now = load_corpus(data, seed=7)
+    assert set(then.test.texts) & set(then.train.texts)
+    assert not set(now.test.texts) & set(now.train.texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(scored(data, {"old": stored(then)})[2]) == list(then.test.texts)
+        assert list(scored(data, {"new": stored(now)})[2]) == list(now.test.texts)
+
+
+def test_how_labels_and_copies_were_read_is_remembered(data):
+    data.write_text("".join(data.read_text().replace("label 1", name) for name in ("Label 1", "label 1")))
+    corpus = load_corpus(data, seed=7, merge_case=True, drop_duplicates=True)
+    assert sum(len(split) for _, split in corpus.splits()) == 120
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, _, texts, labels = scored(data, {"model": stored(corpus)})
+    assert list(texts) == list(corpus.test.texts)
+    assert set(labels.carried()) <= set(corpus.label_names)
+    other = data.with_name("new.jsonl")
+    other.write_text(data.read_text() + '{"text": "one more", "labels": ["LABEL 1"]}\n')
+    _, _, texts, labels = scored(other, {"model": stored(corpus)})
+    assert len(texts) == 241  # copies in other data are a person's own affair
+    assert labels[240] == ("label 1",)
+
+
+def test_an_encoding_is_remembered_for_the_same_file_alone(data):
+    data.write_bytes(data.read_bytes().replace(b"label 1", b"\xe4"))
+    corpus = load_corpus(data, encoding="latin-1")
+    assert "ä" in corpus.label_names
+    assert list(scored(data, {"model": stored(corpus)})[2]) == list(corpus.test.texts)
+    other = data.with_name("new.jsonl")
+    other.write_text('{"text": "ü", "labels": ["ä"]}\n', encoding="utf-8")
+    _, _, texts, labels = scored(other, {"model": stored(corpus)})
+    assert (list(texts), list(labels)) == (["ü"], [("ä",)])
 
 
 def test_data_are_read_once(data, monkeypatch):

@@ -1,9 +1,19 @@
+from pathlib import Path
+
 import pytest
 from handmade import as_jsonl, label_lists, single_labels, write
 
 from abalone import load_corpus
 from abalone.data.errors import DataError
 
+FEW = (
+    "There are only {} documents: scores will change by many points from one split to the next. Label more before "
+    "you trust them."
+)
+ONE_EACH = (
+    "No document carries more than one label. If some should, check label_separator= (--label-separator); if one "
+    "label excludes the others, `abalone predict --top 1` gives the most probable."
+)
 REPEATED = "3 of 3 validation texts are also training texts, so scores on them flatter."
 
 
@@ -64,7 +74,7 @@ def test_test_may_be_missing(tmp_path):
     corpus = load_corpus(tmp_path)
     assert [len(split) for _, split in corpus.splits()] == [6, 3, 0]
     assert corpus.test.labels.shape == (0, 3)
-    assert corpus.notes == ("No test split was given: test is empty.", REPEATED)
+    assert corpus.notes == (FEW.format(9), ONE_EACH, "No test split was given: test is empty.", REPEATED)
 
 
 def test_training_may_not_be_missing(tmp_path):
@@ -79,6 +89,8 @@ def test_empty_files_are_noted(tmp_path):
     write(tmp_path / "test.csv", "text,labels\n")
     assert load_corpus(tmp_path).notes == (
         "test.csv holds no documents.",
+        FEW.format(9),
+        ONE_EACH,
         "No test split was given: test is empty.",
         REPEATED,
     )
@@ -100,4 +112,51 @@ def test_labels_of_one_split_are_named(tmp_path):
     rows += [{"text": "y", "labels": ["a"], "split": "val"}, {"text": "z", "labels": ["a"], "split": "test"}]
     notes = load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows))).notes
     listed = ", ".join(f"l{i:02} (train)" for i in range(10))
-    assert notes == (f"In one split only: {listed} and 2 more.",)
+    assert notes == (FEW.format(3), f"In one split only: {listed} and 2 more.")
+
+
+def told(tmp_path, cells: list[str]) -> list[str]:
+    """The notes on documents with these labels that are about there being very little of something."""
+    rows = [f"text {number},{cell}" for number, cell in enumerate(cells)]
+    notes = load_corpus(write(tmp_path / "a.csv", "\n".join(["text,labels", *rows]))).notes
+    return [note for note in notes if note.startswith(("There ", "No document carries more"))]
+
+
+def test_little_of_something_is_told_once(tmp_path):
+    assert told(tmp_path, ["a;b", "b", "c;a", "c"] * 25) == []
+    assert told(tmp_path, ["a;b", "b", "c;a"] * 5) == [FEW.format(15)]
+    assert told(tmp_path, ["a", "b", ""] * 40) == [ONE_EACH]
+    only = "There is only one label, 'a', so all that can be learnt is which documents carry it: "
+    assert told(tmp_path, ["a", "", ""] * 40) == [only + "80 do not."]
+    assert told(tmp_path, ["a"] * 120) == [only + "here all do, and there is nothing to learn. Add some without."]
+
+
+def copies(tmp_path, count: int = 120) -> Path:
+    """Documents of which every third is the one before it with other white space."""
+    texts = [f"text {number}" if number % 3 else f" text\t{number + 1} " for number in range(count)]
+    return write(
+        tmp_path / "a.jsonl", as_jsonl([{"text": t, "labels": ["ab"[i % 2], "c"]} for i, t in enumerate(texts)])
+    )
+
+
+def test_copies_stay_in_one_of_the_splits_that_are_made(tmp_path):
+    corpus = load_corpus(copies(tmp_path), seed=2)
+    parts = [{" ".join(text.split()) for text in split.texts} for _, split in corpus.splits()]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 80
+    assert [abs(len(split) - size) <= 3 for (_, split), size in zip(corpus.splits(), (96, 12, 12), strict=True)]
+    assert corpus.provenance["split"]["copies_together"] is True
+    assert (
+        "Texts that are copies of another: 40. Copies are kept in the same split; drop_duplicates=True "
+        "(--drop-duplicates) keeps one of each." in corpus.notes
+    )
+    assert not any("also training texts" in note for note in corpus.notes)
+    assert load_corpus(tmp_path / "a.jsonl", seed=2).test.texts == corpus.test.texts
+
+
+def test_copies_stay_on_one_side_where_validation_is_split_off(tmp_path):
+    copies(tmp_path).rename(tmp_path / "train.jsonl")
+    write(tmp_path / "test.csv", "text,labels\nx,a\n")
+    corpus = load_corpus(tmp_path)
+    kept, held_out = ({" ".join(text.split()) for text in split.texts} for split in (corpus.train, corpus.validation))
+    assert held_out
+    assert not kept & held_out

@@ -28,6 +28,23 @@ def test_usual_names_are_found_in_any_case(table, text, labels):
     assert columns.names() == (text, labels)
 
 
+@pytest.mark.parametrize("text", ["Comment Text", "comment", "TWEET_TEXT", "full-text", " Text ", "Review"])
+def test_usual_names_are_found_however_their_words_are_joined(table, text):
+    assert choose_columns(table({"id": 1, text: "x", "labels": "a"})).text == (text,)
+
+
+def test_two_columns_that_end_in_text_leave_it_open(table):
+    with pytest.raises(DataError, match="no column for the text"):
+        choose_columns(table({"question_text": "", "answer_text": "", "labels": ""}))
+    assert choose_columns(table({"question_text": "", "text": "", "labels": ""})).text == ("text",)
+    rows = table({"Question Text": "", "answer_text": "", "Data-Split": "", "labels": ""})
+    assert choose_columns(rows, text_column="question_text", split_column="data split").names() == (
+        "Question Text",
+        "labels",
+        "Data-Split",
+    )
+
+
 def test_the_first_of_the_usual_names_wins_and_the_others_are_noted(table):
     columns = choose_columns(table({"body": "", "tags": "", "Text": "", "labels": ""}))
     assert (columns.text, columns.labels) == (("Text",), ("labels",))
@@ -51,7 +68,7 @@ def test_columns_can_be_named(table):
 
 def test_several_label_columns_hold_0_and_1(table):
     rows = table({"text": "", "a": 1, "b": 0, "labels": ""})
-    assert choose_columns(rows, label_column=["a", "b"]) == Columns(("text",), ("a", "b"), indicators=True, blanks=True)
+    assert choose_columns(rows, label_column=["a", "b"]) == Columns(("text",), ("a", "b"), indicators=True)
 
 
 def test_columns_of_0_and_1_are_labels_where_no_column_is_named_so(table):
@@ -62,7 +79,22 @@ def test_columns_of_0_and_1_are_labels_where_no_column_is_named_so(table):
     columns = choose_columns(rows)
     assert columns.indicators
     assert columns.labels == ("a", "b", "c")
-    assert columns.notes[0].endswith("the 3 columns of 0 and 1 are taken as labels; not used: year, id.")
+    assert columns.notes[0].endswith(
+        "the 3 columns of 0 and 1 are taken as labels; not used: year (holds 9), id (holds 7)."
+    )
+
+
+def test_a_blank_leaves_a_column_a_label_and_others_have_a_reason_why_not(table):
+    cells = [{"text": "x", "joy": str(i % 2), "sad": 1, "odd": "1", "empty": " ", "id": i, "none": 0} for i in range(9)]
+    cells[4] |= {"joy": "", "sad": None, "odd": "x", "none": float("nan")}
+    columns = choose_columns(table(*cells))
+    assert columns.labels == ("joy", "sad", "none")
+    assert columns.notes[0].endswith("not used: odd (0 and 1 but for 'x' in line 5), empty (blank), id (holds 2).")
+
+
+def test_only_the_first_of_many_columns_that_are_not_used_are_named(table):
+    columns = choose_columns(table({"text": "x", "a": 1, "b": 0, **{f"c{i}": "?" for i in range(30)}}))
+    assert columns.notes[0].endswith("c9 (holds '?') and 20 more.")
 
 
 def test_one_column_of_0_and_1_is_not_enough(table):

@@ -29,13 +29,27 @@ from abalone.data.labels import (
         ("['a', \"b's\"]", ("a", "b's")),  # as pandas writes a list to CSV
         ("[]", ()),
         ("[1, 2]", ("1", "2")),
+        ("('joy',)", ("joy",)),  # and a tuple, or a set
+        ("('a', \"b's\")", ("a", "b's")),
+        ("(1, 2)", ("1", "2")),
+        ("{'b', 'a'}", ("a", "b")),
+        ("frozenset({'a'})", ("a",)),
+        ("set()", ()),
+        ("()", ()),
+        ("(new)", "(new)"),  # but a name may stand in brackets
+        ("(1)", "(1)"),
+        ("(a), (b)", "(a), (b)"),
+        ("('a' 'b')", "('a' 'b')"),
+        ("{a}", "{a}"),
+        ("(" * 5000 + ")" * 5000, "(" * 5000 + ")" * 5000),
+        ("{[1]}", "{[1]}"),
     ],
 )
 def test_cells_in_all_their_forms(value, cell):
     assert read_cell(value) == cell
 
 
-@pytest.mark.parametrize("value", [1.5, True, {"a": 1}, [None], [["a"]], [True], ["a", 2.0]])
+@pytest.mark.parametrize("value", [1.5, True, {"a": 1}, [None], [["a"]], [True], ["a", 2.0], "{'a': 1}", "(1.5,)"])
 def test_what_is_neither_string_nor_integer_is_no_label(value):
     with pytest.raises(ValueError, match="neither a string nor an integer"):
         read_cell(value)

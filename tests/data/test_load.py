@@ -11,6 +11,7 @@ from abalone import load_corpus
 from abalone.data import benchmarks
 from abalone.data.corpus import Corpus, Split
 from abalone.data.errors import DataError
+from abalone.data.unlabelled import read_texts
 
 
 def test_provenance(tmp_path):
@@ -46,7 +47,17 @@ def test_benchmarks_by_name(benchmark, tmp_path, monkeypatch):
         load_corpus("./rcv1")
 
 
-@pytest.mark.parametrize("option", [{"text_column": "x"}, {"label_separator": ";"}, {"skip_bad_rows": True}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"text_column": "x"},
+        {"label_separator": ";"},
+        {"skip_bad_rows": True},
+        {"merge_case": True},
+        {"drop_duplicates": True},
+        {"encoding": "latin-1"},
+    ],
+)
 def test_benchmarks_take_no_options(benchmark, option):
     with pytest.raises(DataError, match="'rcv1' is a benchmark"):
         load_corpus("rcv1", **option)
@@ -76,3 +87,32 @@ def test_names_that_no_file_can_have(name):
     assert len(str(caught.value)) < 2000
     with pytest.raises(DataError, match="no such file or folder"):
         load_corpus("rcv1", path=name)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_encoding_is_told_of_and_taken(tmp_path, monkeypatch, large):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    if large:
+        monkeypatch.setattr("abalone.data.load.IN_MEMORY", -1)
+    path = write(tmp_path / "a.csv", "text,labels,split\ncafé,é,train\nx,é,val\n".encode("cp1252"))
+    with pytest.raises(
+        DataError, match=r"a\.csv:2: byte 0xe9 at position 4 .* is not UTF-8\n  If the whole file is in"
+    ):
+        load_corpus(path)
+    corpus = load_corpus(path, encoding="windows-1252")
+    assert (corpus.train.texts[0], corpus.label_names) == ("café", ("é",))
+    assert corpus.provenance["encoding"] == "cp1252"
+    assert load_corpus(path, encoding="cp1251").label_names == ("й",), "what is kept in the cache is kept by encoding"
+    with pytest.raises(DataError, match="encoding= goes with text files; a dataset"):
+        load_corpus(as_dataset(ROWS), encoding="latin-1")
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.XLS", "a.ods"])
+def test_spreadsheets_are_refused_with_advice(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    path = write(tmp_path / "folder" / name, b"PK\x03\x04")
+    for source in (path, path.parent):
+        with pytest.raises(DataError, match=r"spreadsheets .* are not read\n  Save it as CSV"):
+            load_corpus(source)
+    with pytest.raises(DataError, match=r"spreadsheets .* are not read"):
+        list(read_texts(path))

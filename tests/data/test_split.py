@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from abalone.data.split import exact_split, iterative_split, lacking, stratified_holdout
+from abalone.data.split import exact_split, fold_of_documents, iterative_split, lacking, stratified_holdout
 
 SHARES = (0.8, 0.1, 0.1)
 
@@ -193,3 +193,97 @@ def test_an_exact_split_never_takes_a_labels_last_document():
     assert (labels[test].sum(axis=0) > 0).all()
     one_each = csr_array(np.eye(20, dtype=np.int32))
     assert [len(rows) for rows in exact_split(one_each, (8, 1, 1), seed=0)] == [20, 0, 0], "sizes come second"
+
+
+def grouped(Y: np.ndarray, seed: int) -> np.ndarray:
+    """A group for each document, some of them of several."""
+    return np.random.default_rng(seed).integers(0, max(len(Y) * 2 // 3, 1), len(Y)) * 7 - 3
+
+
+@given(matrices(12, 5), st.integers(0, 3))
+def test_groups_stay_together_and_training_holds_every_label(Y, seed):
+    groups = grouped(Y, seed)
+    parts = iterative_split(csr_array(Y), SHARES, seed, groups)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(Y)))
+    assert sum(len(np.unique(groups[rows])) for rows in parts) == len(np.unique(groups))
+    assert ((held(Y, parts)[0] > 0) == (Y.sum(axis=0) > 0)).all()
+
+
+def test_groups_of_one_document_change_nothing():
+    Y = long_tailed(300, 20, 2)
+    plain, alone = iterative_split(Y, SHARES, 5), iterative_split(Y, SHARES, 5, np.arange(300))
+    assert all((a == b).all() for a, b in zip(plain, alone, strict=True))
+
+
+def test_groups_leave_labels_and_sizes_in_balance():
+    Y = long_tailed(3000, 30, 3)
+    groups = np.random.default_rng(0).integers(0, 1500, 3000)
+    parts = iterative_split(Y, SHARES, 0, groups)
+    present = Y.toarray() > 0
+    frequent = present.sum(axis=0) >= 100
+    shares = held(present, parts)[:, frequent] / present.sum(axis=0)[frequent]
+    assert np.abs(shares - np.array(SHARES)[:, None]).max() < 0.04
+    np.testing.assert_allclose([len(rows) / 3000 for rows in parts], SHARES, atol=0.02)
+
+
+def test_a_label_whose_documents_are_one_group_is_lacking_nowhere():
+    Y = csr_array(np.array([[1, 0]] * 4 + [[0, 1]] * 20))
+    groups = np.array([0] * 4 + list(range(1, 21)))
+    parts = iterative_split(Y, SHARES, 0, groups)
+    assert [rows[rows < 4].tolist() for rows in parts] == [[0, 1, 2, 3], [], []]
+    assert [labels.tolist() for labels in lacking(Y, parts, groups)] == [[], [], []]
+    assert [labels.tolist() for labels in lacking(Y, parts)] == [[], [0], [0]]
+
+
+def uneven(Y: csr_array, fold: np.ndarray, folds: int) -> np.ndarray:
+    """How far each label is from the even share of a fold, rounded down or up, where it is farthest, [L]."""
+    counts = np.stack([Y[fold == number].sum(axis=0) for number in range(folds)])  # [folds, L]
+    low, high = counts.sum(axis=0) // folds, -(-counts.sum(axis=0) // folds)
+    return np.maximum(low - counts, counts - high).max(axis=0).clip(0)
+
+
+@pytest.mark.parametrize("folds", [2, 5, 10])
+def test_folds_share_every_label_evenly(folds):
+    Y = long_tailed(4000, 60, 3).astype(bool).astype(np.int32)
+    fold = fold_of_documents(Y, None, folds, seed=0)
+    assert (fold.shape, fold.min(), fold.max()) == ((4000,), 0, folds - 1)
+    off = uneven(Y, fold, folds)
+    assert (off[1:] <= 1).all()
+    assert off[0] <= 0.1 * Y.sum(axis=0)[0] / folds  # it stands on most documents, which others have placed
+    np.testing.assert_allclose(np.bincount(fold), 4000 / folds, rtol=0.05)
+
+
+@given(matrices(14, 5), st.integers(2, 4), st.integers(0, 3))
+def test_folds_keep_groups_together_and_use_every_fold_they_can(Y, folds, seed):
+    groups = grouped(Y, seed)
+    distinct = len(np.unique(groups))
+    if folds > distinct:
+        with pytest.raises(ValueError, match=rf"{folds} folds need at least as many distinct documents, .* {distinct}"):
+            fold_of_documents(csr_array(Y), groups, folds, seed)
+        return
+    fold = fold_of_documents(csr_array(Y), groups, folds, seed)
+    assert set(fold) <= set(range(folds))
+    assert len(np.unique(np.stack([groups, fold]), axis=1).T) == distinct
+    assert (fold == fold_of_documents(csr_array(Y), groups, folds, seed)).all()
+
+
+def test_rare_labels_are_in_as_many_folds_as_they_have_documents():
+    Y = csr_array(np.repeat(np.eye(5, dtype=np.int32), [1, 2, 3, 4, 40], axis=0))
+    fold = fold_of_documents(Y, None, 4, seed=1)
+    assert [len(np.unique(fold[Y[:, [label]].toarray().ravel() > 0])) for label in range(5)] == [1, 2, 3, 4, 4]
+    assert np.ptp(np.bincount(fold)) <= 2
+
+
+def test_the_seed_decides_the_folds():
+    Y = long_tailed(300, 20, 2)
+    assert (fold_of_documents(Y, None, 5, seed=1) != fold_of_documents(Y, None, 5, seed=2)).any()
+
+
+def test_folds_of_documents_without_labels_have_the_same_size():
+    assert np.bincount(fold_of_documents(csr_array((12, 3), dtype=np.int32), None, 4, seed=0)).tolist() == [3] * 4
+
+
+@pytest.mark.parametrize(("folds", "reason"), [(1, "at least 2"), (7, "7 folds need at least as many documents, .* 6")])
+def test_a_number_of_folds_that_cannot_be_made_is_refused(folds, reason):
+    with pytest.raises(ValueError, match=reason):
+        fold_of_documents(csr_array(np.ones((6, 1), dtype=np.int32)), None, folds, seed=0)

@@ -1,11 +1,14 @@
 import csv
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abalone.data.errors import DataError
+from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, CsvTable, JsonTable, Row
 
 
@@ -96,7 +99,8 @@ def test_a_stray_quote_swallows_no_rows_in_silence(csv_table):
 def test_undecodable_bytes_have_a_line_and_a_position(csv_table):
     rows = list(csv_table(b'text,labels\nx,a\n"one\nn\xc3\xa9e caf\xe9",b\ny,c\n').rows())
     assert [row.line for row in rows] == [2, 3, 5]
-    assert rows[1].reason.startswith("byte 0xe9 at position 14 of the row is not UTF-8; if the file is from Windows")
+    assert rows[1].reason == "byte 0xe9 at position 14 of the row is not UTF-8"
+    assert "name it: encoding='cp1252'" in rows[1].hint
     assert isinstance(rows[2], Row)
 
 
@@ -194,3 +198,36 @@ def test_json_that_python_will_not_decode(tmp_path, value, reason):
     listed.write_text(f'[{{"text": "a"}},\n{{"text": {value}}}]')
     with pytest.raises(DataError, match=rf"a\.json:2: not JSON: .*{reason}"):
         list(JsonTable(listed, format="json").rows())
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8", "shift_jis"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_tables_in_other_encodings(tmp_path, name, encoding):
+    word = "カフェ" if encoding == "shift_jis" else "café €"
+    content = {
+        "a.csv": f"text,labels\n{word},{word}\n",
+        "a.jsonl": f'{{"text": "{word}", "labels": "{word}"}}\n',
+        "a.json": f'[{{"text": "{word}", "labels": "{word}"}}]',
+    }[name]
+    path = tmp_path / name
+    path.write_bytes(content.encode(encoding))
+    (table,) = open_path(path, encoding=encoding.upper()).tables
+    assert table.columns == ("text", "labels")
+    assert [row.values for row in table.rows()] == [{"text": word, "labels": word}]
+
+
+def test_bytes_that_are_not_of_the_encoding_are_bad_rows_or_an_error(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,labels\nx,a\n\x81,b\n")
+    _, bad = open_path(path, encoding="cp1252").tables[0].rows()
+    assert bad.reason == "byte 0x81 at position 1 of the row is not cp1252"
+    with pytest.raises(DataError, match=r"a\.csv: cannot be read as utf-16"):
+        _ = open_path(path, encoding="utf-16").tables[0].columns
+
+
+def test_what_is_no_text_file_has_no_encoding(tmp_path):
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: encoding= goes with text files"):
+        open_path(tmp_path / "a.parquet", encoding="latin-1")
+    with pytest.raises(DataError, match="no encoding is called 'latin-one'\n  Common ones: utf-8, cp1252"):
+        open_path(tmp_path / "a.parquet", encoding="latin-one")

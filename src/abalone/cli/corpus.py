@@ -32,6 +32,16 @@ SplitColumn = Annotated[str | None, typer.Option("--split-column", help="The col
 LabelSeparator = Annotated[
     str | None, typer.Option("--label-separator", help="What stands between labels in one cell.")
 ]
+MergeCase = Annotated[
+    bool, typer.Option("--merge-case", help="Make labels that differ only by case one, in lower case.")
+]
+DropDuplicates = Annotated[
+    bool, typer.Option("--drop-duplicates", help="Keep one of each text, with the labels of all its copies.")
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", metavar="NAME", help="Of text files: cp1252, latin-1, utf-16 … UTF-8 by default."),
+]
 SkipBadRows = Annotated[
     bool, typer.Option("--skip-bad-rows", help="Go on without rows that cannot be used, and list them.")
 ]
@@ -39,20 +49,18 @@ SkipBadRows = Annotated[
 
 def read_corpus(
     data: str,
-    seed: int = 0,
     *,
     path: DataPath = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     split_column: SplitColumn = None,
     label_separator: LabelSeparator = None,
+    merge_case: MergeCase = False,
+    drop_duplicates: DropDuplicates = False,
+    encoding: Encoding = None,
     skip_bad_rows: SkipBadRows = False,
 ) -> "Corpus":
-    """The corpus that a person means by these options.
-
-    `seed` is that of the splits that have to be made. `train` leaves it at 0; whoever looks at a model afterwards
-    gives the one that the model was trained with (`split_seed`), since a corpus of the library may have any.
-    """
+    """The corpus that a person means by these options."""
     from abalone.data.load import load_corpus
 
     return load_corpus(
@@ -62,7 +70,9 @@ def read_corpus(
         label_column=one_or_several(label_column),
         split_column=split_column,
         label_separator=label_separator,
-        seed=seed,
+        merge_case=merge_case,
+        drop_duplicates=drop_duplicates,
+        encoding=encoding,
         skip_bad_rows=skip_bad_rows,
     )
 
@@ -83,6 +93,9 @@ def reads_corpus(command: Command) -> Command:
     return command
 
 
+_REMEMBERED = ("label_separator", "merge_case", "drop_duplicates", "encoding")  # in the provenance of a model's data
+
+
 def one_or_several(columns: list[str] | None) -> str | list[str] | None:
     """What the library takes for a repeatable option: one name means another thing than a list of one."""
     return columns[0] if columns and len(columns) == 1 else columns or None
@@ -101,7 +114,10 @@ def columns_of_training(provenance: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The options, with the columns that models were trained on where a person names none and the data has them.
+    """The options, with those that models were trained with where a person gives none and they fit the data.
+
+    Columns do where the data has them, an encoding and the dropping of copies where it is the very same files. What is
+    made of labels fits all data.
 
     Args:
         data: a person's own.
@@ -112,12 +128,23 @@ def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[M
     from abalone.data.files import matching_files
     from abalone.data.sources import open_path
 
-    known = [(columns_of_training(each), each.get("label_separator")) for each in trained_on]
-    columns, separator = known[0] if known and all(each == known[0] for each in known) else ({}, None)
+    told = list(trained_on)
+    known = [(columns_of_training(each), *map(each.get, _REMEMBERED)) for each in told]
+    columns, separator, merge_case, drop_duplicates, encoding = (
+        known[0] if known and all(each == known[0] for each in known) else ({}, None, None, None, None)
+    )
     place = Path(data)
     if not columns or not (place.exists() or matching_files(place)):  # whoever reads it says so better
         return dict(options)
-    present = open_path(place, checked=False).tables[0].columns
+    of_files: dict[str, Any] = {}
+    if drop_duplicates is True or isinstance(encoding, str):
+        now = checksums(open_path(place).provenance)
+        if any(checksums(each) == now for each in told):
+            of_files = {"drop_duplicates": drop_duplicates is True, "encoding": encoding}
+    options = {**options, **{option: value for option, value in of_files.items() if value and not options.get(option)}}
+    if merge_case is True:
+        options["merge_case"] = True
+    present = open_path(place, checked=False, encoding=options.get("encoding")).tables[0].columns
     taken: dict[str, Any] = {
         option: names
         for option, names in columns.items()
@@ -130,17 +157,43 @@ def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[M
     return {**options, **taken}
 
 
-def split_seed(provenance: Mapping[str, Any]) -> int:
-    """The seed that the splits of a model's data were made with, or that of `read_corpus` where they were given."""
+def checksums(provenance: Mapping[str, Any]) -> list[str] | None:
+    """Of the files, whatever they are called."""
+    return list(sums.values()) if isinstance(sums := provenance.get("sha256"), dict) else None
+
+
+def split_of_training(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """How the splits of a model's data were made, as arguments of `assemble`: a corpus of the library has any seed.
+
+    Models of before copies of a text were kept together do not say that they were. Nor do models of data without
+    copies, for which it makes no difference.
+    """
     split = provenance.get("split")
-    seed = split.get("seed") if isinstance(split, dict) else None
-    return seed if isinstance(seed, int) else 0
+    made = split if isinstance(split, dict) else {}
+    seed = made.get("seed")
+    return {"seed": seed if isinstance(seed, int) else 0, "copies_together": made.get("copies_together") is True}
 
 
-def read_and_tell(data: str, seed: int = 0, **options: Any) -> "Corpus":
+def read_and_tell(data: str, **options: Any) -> "Corpus":
     """`read_corpus`, with what a person should know of the corpus told once on stderr."""
     with unrepeated() as notes:
-        corpus = read_corpus(data, seed, **options)
+        corpus = read_corpus(data, **options)
+        notes += corpus.notes
+    tell(corpus.notes)
+    return corpus
+
+
+def read_as_trained_on(data: str, provenance: Mapping[str, Any]) -> "Corpus":
+    """A person's own data, read and split as that of a model was, as far as it can be; what to know of it is told."""
+    from abalone.data.assemble import assemble
+    from abalone.data.load import read_source
+
+    options = as_in_training(data, {}, [provenance])
+    columns = {option: one_or_several(options.get(option)) for option in ("text_column", "label_column")}
+    with unrepeated() as notes:
+        read = read_source(data, **{**options, **columns})
+        made = split_of_training(provenance)
+        corpus = assemble(read.documents, name=read.name, origin=read.origin, provenance=read.provenance, **made)
         notes += corpus.notes
     tell(corpus.notes)
     return corpus

@@ -1,6 +1,5 @@
 """`abalone predict`: texts in, one JSON line a text out, or files of them."""
 
-import codecs
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import SkipBadRows, columns_of_training
+from abalone.cli.corpus import Encoding, SkipBadRows, columns_of_training
 from abalone.cli.models import open_model
 from abalone.config import Precision
 from abalone.launch import is_main, launched
@@ -47,6 +46,7 @@ def predict(
     form: Annotated[Literal["jsonl", "parquet"], typer.Option("--format", help="Of the files of answers.")] = "jsonl",
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole file of answers.")] = False,
     skip_bad_rows: SkipBadRows = False,
+    encoding: Encoding = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     precision: Annotated[
         Precision | None, typer.Option(help="bf16 is faster where the hardware has it, and exact to about 0.01.")
@@ -94,7 +94,7 @@ def predict(
         try:
             answered = predict_in_parts(
                 predictor,
-                texts_one_by_one(file, columns, skipped),
+                texts_one_by_one(file, columns, skipped, encoding),
                 output,
                 wanted=wanted,
                 part_size=part_size or PART_SIZE,
@@ -112,7 +112,9 @@ def predict(
                 skipped.write(listed)
             typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
         return
-    for texts in texts_in_blocks(file, columns, skipped):
+    answered = 0
+    for texts in texts_in_blocks(file, columns, skipped, encoding):
+        answered += len(texts)
         lines: Iterator[Answer] = iter(())  # of a block in which all rows were skipped
         if texts:
             lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
@@ -123,6 +125,8 @@ def predict(
         sys.stdout.flush()
     if skipped and skipped.errors:
         typer.echo(f"note: Rows skipped: {len(skipped.errors)}; the answers in their places say why.", err=True)
+    elif not answered:
+        typer.echo(f"note: {'standard input' if file == '-' else file} holds no text: 0 texts answered.", err=True)
 
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
@@ -135,56 +139,66 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     return predictor.ranks
 
 
-def texts_one_by_one(file: str, columns: "TextColumns", skipped: "Skipped | None" = None) -> Iterator[str]:
+def texts_one_by_one(
+    file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
+) -> Iterator[str]:
     """Texts as they are read."""
     from abalone.data.unlabelled import read_rows, usable
 
     rows = (
-        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), columns))
+        chain.from_iterable(rows_of_stream(sys.stdin.fileno(), columns, encoding))
         if file == "-"
-        else read_rows(Path(file), columns)
+        else read_rows(Path(file), columns, encoding)
     )
     return usable(rows) if skipped is None else skipped.texts(rows)
 
 
-def texts_in_blocks(file: str, columns: "TextColumns", skipped: "Skipped | None" = None) -> Iterator[list[str]]:
+def texts_in_blocks(
+    file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
+) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
     from abalone.data.unlabelled import check_texts, usable
     from abalone.serving.answers import windows
 
     if file == "-":
-        for rows in rows_of_stream(sys.stdin.fileno(), columns):
+        for rows in rows_of_stream(sys.stdin.fileno(), columns, encoding):
             yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
             yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
         if skipped is None:
-            check_texts(Path(file), columns)
-        yield from windows(texts_one_by_one(file, columns, skipped))
+            check_texts(Path(file), columns, encoding)
+        yield from windows(texts_one_by_one(file, columns, skipped, encoding))
         yield []
 
 
-def rows_of_stream(descriptor: int, columns: "TextColumns") -> "Iterator[list[Found]]":
+def rows_of_stream(descriptor: int, columns: "TextColumns", encoding: str | None = None) -> "Iterator[list[Found]]":
     """The texts of a stream's lines, as they come."""
+    from abalone.data.files import known_encoding
     from abalone.data.unlabelled import rows_of_lines
 
-    return rows_of_lines(lines_as_they_come(descriptor), "standard input", columns)
+    encoding = None if encoding is None else known_encoding(encoding, "standard input")
+    return rows_of_lines(lines_as_they_come(descriptor, encoding), "standard input", columns, encoding)
 
 
-def lines_as_they_come(descriptor: int) -> Iterator[list[str]]:
+def lines_as_they_come(descriptor: int, encoding: str | None = None) -> Iterator[list[str]]:
     """Whole lines of a stream, as many at a time as have arrived: one from a person, many from a file.
 
-    Bytes that are not UTF-8 become replacement characters, so that a stream goes on.
+    Bytes that are not of the encoding, by default UTF-8, become lone surrogates, as `open_text` has them.
     """
-    pieces, begun = list[bytes](), False  # of a line that has no end yet; joined once, however long it becomes
-    while chunk := os.read(descriptor, 1 << 16):
-        if not begun:
-            chunk, begun = chunk.removeprefix(codecs.BOM_UTF8), True
-        end, *more = chunk.split(b"\n")
+    from abalone.data.files import decoder_of
+
+    decode = decoder_of(encoding, "standard input")
+    pieces = list[str]()  # of a line that has no end yet; joined once, however long it becomes
+    more = True
+    while more:
+        chunk = os.read(descriptor, 1 << 16)
+        more = bool(chunk)
+        end, *others = decode(chunk, not more).split("\n")
         pieces.append(end)
-        if more:
-            lines = [b"".join(pieces), *more[:-1]]
-            pieces = more[-1:]
+        if others:
+            lines = ["".join(pieces), *others[:-1]]
+            pieces = others[-1:]
             for start in range(0, len(lines), BLOCK):
-                yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines[start : start + BLOCK]]
-    if pending := b"".join(pieces):
-        yield [pending.decode("utf-8", "replace").rstrip("\r")]
+                yield [line.rstrip("\r") for line in lines[start : start + BLOCK]]
+    if pending := "".join(pieces):
+        yield [pending.rstrip("\r")]

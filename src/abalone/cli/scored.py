@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.cli.corpus import as_in_training, one_or_several, read_and_tell, split_seed, tell, unrepeated
+from abalone.cli.corpus import (
+    as_in_training,
+    checksums,
+    one_or_several,
+    read_and_tell,
+    split_of_training,
+    tell,
+    unrepeated,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +82,7 @@ def _of_own_data(
         read = read_source(data, **{**options, **columns})
         notes += read.documents.notes
     documents, brought = read.documents, any(read.documents.splits)
-    same_files = {model: then for model, then in trained_on.items() if _checksums(then) == _checksums(read.provenance)}
+    same_files = {model: then for model, then in trained_on.items() if checksums(then) == checksums(read.provenance)}
     chosen = split or ("test" if brought or same_files else "all")
     if brought or chosen == "all":
         tell(documents.notes)
@@ -85,8 +93,8 @@ def _of_own_data(
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}
     else:
         # The split that a model was trained with comes out again if the seed and all that is read are the same.
-        seed = next(map(split_seed, same_files.values()), 0)
-        corpus = assemble(documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
+        made = next(map(split_of_training, same_files.values()), {"seed": 0})
+        corpus = assemble(documents, name=read.name, origin=read.origin, provenance=read.provenance, **made)
         tell(corpus.notes)
         labelled, now = _of_corpus(corpus, chosen), corpus.provenance
     if chosen != "all":
@@ -170,14 +178,10 @@ def _of_corpus(corpus: "Corpus", split: str) -> "Labelled":
     return texts, LabelLists(corpus.label_names, labels.indices, labels.indptr[1:])
 
 
-def _checksums(provenance: Mapping[str, Any]) -> list[str] | None:
-    """Of the files, whatever they are called."""
-    return list(sums.values()) if isinstance(sums := provenance.get("sha256"), dict) else None
-
-
 def _deciding(provenance: Mapping[str, Any]) -> object:
     """What decides which split a document of the same files is in."""
     split, columns = (own if isinstance(own := provenance.get(key), dict) else {} for key in ("split", "columns"))
     if split.get("origin") != "stratified":
         return split.get("origin")
-    return split, columns.get("labels"), provenance.get("label_separator"), provenance.get("bad_rows")
+    options = ("label_separator", "merge_case", "drop_duplicates", "encoding", "bad_rows")
+    return split, columns.get("labels"), *map(provenance.get, options)

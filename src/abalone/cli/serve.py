@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, split_seed
+from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on
 from abalone.cli.models import open_model
 from abalone.extras import install_hint
 
@@ -82,8 +82,10 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
         from abalone.serving.evidence import Evidence
 
         trained_on = story.get("provenance", {})
-        own = {} if evidence in BENCHMARKS else as_in_training(evidence, {}, [trained_on])
-        corpus = read_and_tell(evidence, split_seed(trained_on), path=path, **own)
+        if evidence in BENCHMARKS or path is not None:  # which is refused with anything else
+            corpus = read_and_tell(evidence, path=path)
+        else:
+            corpus = read_as_trained_on(evidence, trained_on)
         if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
         documents = Evidence.of(corpus, classifier.embed, model)

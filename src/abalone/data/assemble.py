@@ -11,12 +11,13 @@ from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.labels import differing_by_case
 from abalone.data.repeated import repeated_notes
-from abalone.data.split import iterative_split, lacking, stratified_holdout
+from abalone.data.split import carrying_groups, iterative_split, lacking, stratified_holdout
 from abalone.data.texts import take
 
 SHARES = (0.8, 0.1, 0.1)
 HOLDOUT = 0.1
 NOTHING = {"nan", "n/a", "none", "null"}  # what programs write into a cell that is empty
+FEW = 100  # documents, of which a test split has ten
 NAMED = 10  # names in a note, before it only counts
 
 
@@ -29,7 +30,15 @@ class _Partition:
     notes: list[str] = field(default_factory=list)
 
 
-def assemble(documents: Documents, *, name: str, origin: str, seed: int, provenance: Mapping[str, object]) -> Corpus:
+def assemble(
+    documents: Documents,
+    *,
+    name: str,
+    origin: str,
+    seed: int,
+    provenance: Mapping[str, object],
+    copies_together: bool = True,
+) -> Corpus:
     """Build the corpus of a user's documents; splits that are missing are made.
 
     Args:
@@ -38,11 +47,14 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
         origin: what the given splits come from, for the provenance.
         seed: of the splits that are made here.
         provenance: what is known so far.
+        copies_together: whether splits that are made keep copies of a text in one part. Those of models that were
+            trained before did not, and have to come out again as they were.
     """
     names, labels = documents.label_matrix()  # [n, L]
     if not names:
         raise DataError("no document has a label", path=name)
-    partition = _partition(labels, documents.rows(), names, origin, seed)
+    groups = documents.text_hashes() if copies_together else None
+    partition = _partition(labels, documents.rows(), names, origin, seed, groups)
     return build_corpus(
         documents.texts,
         labels,
@@ -54,7 +66,7 @@ def assemble(documents: Documents, *, name: str, origin: str, seed: int, provena
             *documents.notes,
             *_label_findings(documents, names, labels),
             *partition.notes,
-            *repeated_notes(documents.texts, partition.rows),
+            *repeated_notes(documents.text_hashes(), partition.rows),
         ],
     )
 
@@ -138,47 +150,69 @@ def _joined(entries: Iterable[str]) -> str:
     return ", ".join(every[:NAMED]) + more
 
 
-def _partition(labels: csr_array, given: dict[str, np.ndarray], names: list[str], origin: str, seed: int) -> _Partition:
+def _partition(
+    labels: csr_array,
+    given: dict[str, np.ndarray],
+    names: list[str],
+    origin: str,
+    seed: int,
+    groups: np.ndarray | None,
+) -> _Partition:
     """Take the splits that are given and make those that are missing."""
     train, validation, test = (given[split] for split in SPLITS)
     if not validation.size and not test.size:
-        parts = iterative_split(labels, SHARES, seed)
+        parts = iterative_split(labels, SHARES, seed, groups)
         made: dict[str, object] = {"origin": "stratified", "seed": seed, "shares": list(SHARES)}
         notes = ["No split was given: one was made by iterative stratification, 80/10/10."]
-        notes += _exceptions(labels, parts, names, made)
+        notes += _exceptions(labels, parts, names, made, groups)
         return _Partition(dict(zip(SPLITS, parts, strict=True)), made, notes)
     if not train.size:
         raise DataError(f"no document is in the training split (given by {origin})")
     made = {"origin": origin}
     notes = []
     if not validation.size:
-        of_train = labels[train]
-        kept, held_out = stratified_holdout(of_train, HOLDOUT, seed)
+        of_train, own_groups = labels[train], None if groups is None else groups[train]
+        kept, held_out = stratified_holdout(of_train, HOLDOUT, seed, own_groups)
         notes.append("No validation split was given: a stratified tenth of train was split off.")
         made |= {"validation": "stratified from train", "seed": seed, "shares": [1 - HOLDOUT, HOLDOUT]}
-        notes += _exceptions(of_train, [kept, held_out], names, made)
+        notes += _exceptions(of_train, [kept, held_out], names, made, own_groups)
         train, validation = train[kept], train[held_out]
     if not test.size:
         notes.append("No test split was given: test is empty.")
     return _Partition({"train": train, "validation": validation, "test": test}, made, notes)
 
 
-def _exceptions(labels: csr_array, parts: list[np.ndarray], names: list[str], made: dict[str, object]) -> list[str]:
-    """Labels that stratification could not put everywhere: all in the provenance, the first few in notes."""
+def _exceptions(
+    labels: csr_array,
+    parts: list[np.ndarray],
+    names: list[str],
+    made: dict[str, object],
+    groups: np.ndarray | None,
+) -> list[str]:
+    """Copies, and labels that stratification could not put everywhere: all in the provenance, some in notes."""
+    notes = []
+    copies = 0 if groups is None else groups.size - np.unique(groups).size
+    if copies:
+        made["copies_together"] = True
+        notes.append(
+            f"Texts that are copies of another: {copies:,}. Copies are kept in the same split; drop_duplicates=True "
+            "(--drop-duplicates) keeps one of each."
+        )
     absent = {
         split: [names[label] for label in missing]
-        for split, missing in zip(SPLITS, lacking(labels, parts), strict=False)
+        for split, missing in zip(SPLITS, lacking(labels, parts, groups), strict=False)
         if missing.size
     }
-    frequencies = labels.sum(axis=0)
-    few = [names[label] for label in np.flatnonzero((frequencies > 0) & (frequencies < len(parts)))]
+    texts = carrying_groups(labels, groups)  # [L]
+    few = [names[label] for label in np.flatnonzero((texts > 0) & (texts < len(parts)))]
     made |= {"exceptions": absent, "too_few_documents": few}
-    notes = [
+    notes += [
         f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(missing)}."
         for split, missing in absent.items()
     ]
     if few:
-        notes.append(f"With fewer than {len(parts)} documents, so not in every split: {listed(few)}.")
+        what = "different texts" if copies else "documents"
+        notes.append(f"With fewer than {len(parts)} {what}, so not in every split: {listed(few)}.")
     return notes
 
 
@@ -195,9 +229,37 @@ def _label_findings(documents: Documents, names: list[str], labels: csr_array) -
             notes.append(f"Documents that carry the label {name!r}: {carrying}. If that means none, empty those cells.")
     if groups := differing_by_case(names):
         notes.append(
-            f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}."
+            f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}; "
+            "merge_case=True (--merge-case) makes them one."
         )
-    return notes
+    return notes + _doubts(names, distinct)
+
+
+def _doubts(names: list[str], distinct: np.ndarray) -> list[str]:
+    """What may be wrong, or will disappoint, where there is very little of something.
+
+    Args:
+        names: of the labels.
+        distinct: how many of them each document carries, [n].
+    """
+    doubts = []
+    if len(distinct) < FEW:
+        doubts.append(
+            f"There are only {len(distinct)} documents: scores will change by many points from one split to the next. "
+            "Label more before you trust them."
+        )
+    if len(names) == 1:
+        without = int((distinct == 0).sum())
+        doubts.append(
+            f"There is only one label, {names[0]!r}, so all that can be learnt is which documents carry it: "
+            + (f"{without:,} do not." if without else "here all do, and there is nothing to learn. Add some without.")
+        )
+    elif distinct.max() == 1:
+        doubts.append(
+            "No document carries more than one label. If some should, check label_separator= (--label-separator); if "
+            "one label excludes the others, `abalone predict --top 1` gives the most probable."
+        )
+    return doubts
 
 
 def _one_split_only(held: np.ndarray, names: list[str]) -> list[str]:

@@ -26,10 +26,10 @@ class BadRows:
         self._files = ExitStack()
         self._file: BinaryIO | None = None
 
-    def reject(self, name: str | Path, line: int, reason: str, source: str) -> None:
+    def reject(self, name: str | Path, line: int, reason: str, source: str, hint: str | None = None) -> None:
         """Leave out a row, or raise `DataError` where rows may not be left out."""
         if self.report is None:
-            raise DataError(reason, path=name, line=line, hint=HINT)
+            raise DataError(reason, path=name, line=line, hint=hint or HINT)
         self.count += 1
         self._file = self._file or self._open(self.report)
         entry = {"file": str(name), "line": line, "reason": reason, "row": source.rstrip("\r\n")}

@@ -20,19 +20,19 @@ def cover_labels(
     documents_of: Sequence[list[int]],
     *,
     parts: int,
-    main: int,
+    main: int | None,
     rng: random.Random,
 ) -> None:
     """Change `place` so that labels with at least `parts` documents are in every part wherever possible.
 
-    The `main` part comes before the others: in the end it holds every label that has a document.
+    The `main` part, if there is one, comes before the others: in the end it holds every label that has a document.
 
     Args:
         place: part of each document; changed in place.
         labels_of: labels of each document.
         documents_of: documents of each label.
         parts: number of parts.
-        main: the part that has to hold every label.
+        main: the part that has to hold every label; `None` where all parts are alike.
         rng: breaks ties.
     """
     coverage = _Coverage(place, labels_of, documents_of, parts, main)
@@ -51,7 +51,7 @@ class _Coverage:
         labels_of: Sequence[list[int]],
         documents_of: Sequence[list[int]],
         parts: int,
-        main: int,
+        main: int | None,
     ) -> None:
         self.place, self.labels_of = place, labels_of
         self.held = [[0] * parts for _ in documents_of]  # [L, parts]

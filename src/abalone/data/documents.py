@@ -2,8 +2,9 @@
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as short
 
@@ -11,13 +12,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.badrows import BadRows
-from abalone.data.columns import Columns, indicator, is_blank, require_columns
+from abalone.data.columns import NAMED, Columns, indicator, is_blank, require_columns
 from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import SPLIT_WORDS
 from abalone.data.label_cells import LabelCells
 from abalone.data.label_lists import LabelLists
 from abalone.data.labels import Cell, joined_names, read_cell
+from abalone.data.seen import text_hashes
 from abalone.data.tables import BadRow, Table, half_character
 from abalone.progress import track
 
@@ -35,6 +37,7 @@ class Documents:
     offered: tuple[str, ...] = ()
     separator: str | None = None  # that labels were split at
     notes: list[str] = field(default_factory=list)
+    hashes: np.ndarray | None = None  # as `text_hashes` gives them, where they are known already
 
     def add(self, text: str, labels: Iterable[str] = (), split: str | None = None) -> None:
         """Append one document; only to documents that were made empty."""
@@ -47,10 +50,25 @@ class Documents:
         names = self.labels.carried()
         return names, self.labels.matrix(names)
 
+    def text_hashes(self) -> np.ndarray:
+        """[n], the same for copies of a text."""
+        if self.hashes is None:
+            self.hashes = text_hashes(self.texts)
+        return self.hashes
+
     def rows(self) -> dict[str, np.ndarray]:
         """Which documents each split has, as far as that is known."""
         of_row = np.array([SPLITS.index(split) if split else -1 for split in self.splits], dtype=np.int8)
         return {split: np.flatnonzero(of_row == number) for number, split in enumerate(SPLITS)}
+
+
+def with_merged_case(documents: Documents) -> Documents:
+    """Make labels that differ only by case one label, in lower case.
+
+    Not in the spelling that is the commonest: other data of the same labels may have another one.
+    """
+    offered = tuple(dict.fromkeys(name.casefold() for name in documents.offered))
+    return replace(documents, labels=documents.labels.renamed(str.casefold), offered=offered)
 
 
 def read_documents(
@@ -74,14 +92,14 @@ def read_documents(
     texts: list[str] = []
     keep = texts.append if keep_text is None else keep_text
     splits: list[str | None] = []
-    blanks = 0
+    blanks: Counter[str] = Counter()
     with LabelCells(label_separator, documents.labels) as cells:
         for table in tables:
             require_columns(table, columns)
             before = len(splits)
             for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
                 if isinstance(row, BadRow):
-                    bad_rows.reject(table.name, row.line, row.reason, row.source)
+                    bad_rows.reject(table.name, row.line, row.reason, row.source, row.hint)
                     continue
                 try:
                     text = text_of(row.values, columns.text)
@@ -91,8 +109,8 @@ def read_documents(
                     source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
                     bad_rows.reject(table.name, row.line, str(error), source)
                     continue
-                if columns.blanks:
-                    blanks += sum(is_blank(row.values.get(column)) for column in columns.labels)
+                if columns.indicators:
+                    blanks.update(column for column in columns.labels if is_blank(row.values.get(column)))
                 keep(text)
                 cells.append(cell)
                 splits.append(split)
@@ -107,7 +125,9 @@ def read_documents(
         separators = cells.split()
     documents.texts, documents.splits = texts, splits
     if blanks:
-        documents.notes.append(f"Blank cells of the 0/1 columns, read as 0: {blanks:,}.")
+        where = ", ".join(f"{column} {count:,}" for column, count in blanks.most_common(NAMED))
+        more = f" and {len(blanks) - NAMED:,} columns more" if len(blanks) > NAMED else ""
+        documents.notes.append(f"Blank cells of the 0/1 columns, read as 0: {blanks.total():,} ({where}{more}).")
     documents.separator = separators[0] if separators else label_separator
     if len(separators) > 1:
         others = " and ".join(map(repr, separators[1:]))
@@ -154,7 +174,7 @@ def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool
     carried = []
     for column in columns.labels:
         value = values.get(column)
-        yes = False if columns.blanks and is_blank(value) else indicator(value)
+        yes = False if is_blank(value) else indicator(value)
         if yes is None:
             raise ValueError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
         if yes:

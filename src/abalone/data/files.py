@@ -1,5 +1,6 @@
 """A user's files: which of a folder belong to which split, their formats, and opening them."""
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -7,7 +8,7 @@ import lzma
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ FORMATS = {
     ".feather": "arrow",
 }
 BINARY = ("parquet", "arrow")  # compressed inside, if at all
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 COMPRESSIONS = (".gz", ".xz", ".zst")
 BUFFER = 1 << 17
 STEP = 1 << 11  # bytes of a .zst file that are unpacked at once
@@ -99,6 +101,8 @@ def data_files(folder: Path, files: Iterable[Path] | None = None) -> DataFiles:
                 split = _split_in_name(path.parent.name)
             found[split].append(path)
     if not found:
+        for path in _files(folder) if files is None else files:
+            refuse_spreadsheet(path)
         known = ", ".join(FORMATS)
         raise DataError(
             f"the folder holds no file of a known format ({known}; text formats also {', '.join(COMPRESSIONS)})",
@@ -151,13 +155,34 @@ def sha256(path: Path) -> str:
         raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
+def refuse_spreadsheet(path: Path) -> None:
+    """Raise where a file is one of a spreadsheet program."""
+    if path.suffix.lower() in SPREADSHEETS:
+        raise DataError(
+            f"spreadsheets ({path.suffix}) are not read",
+            path=path,
+            hint="Save it as CSV (in Excel: Save As, CSV UTF-8) and give that file.",
+        )
+
+
+def known_encoding(name: str, path: str | Path) -> str:
+    """The usual name of an encoding, or an error where there is no such; `path` is what it was named for."""
+    try:
+        "".encode(name)  # refuses what is no encoding of texts, such as base64, too
+        return codecs.lookup(name).name
+    except (LookupError, ValueError) as error:
+        hint = "Common ones: utf-8, cp1252 (Windows, Western Europe), latin-1, utf-16, cp1251, gb18030, shift_jis."
+        raise DataError(f"no encoding is called {name!r}", path=path, hint=hint) from error
+
+
 @contextmanager
-def open_text(path: Path, *, newline: str | None = None, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+def open_text(path: Path, *, newline: str | None = None, encoding: str | None = None) -> Iterator[IO[str]]:
     """Open a plain or compressed text file; by default it is UTF-8, and a byte-order mark is passed over.
 
-    Bytes that are not UTF-8 come out as lone surrogates (`errors="surrogateescape"`), so that the reader can
-    say in which row they stand.
+    Bytes that are not of the encoding come out as lone surrogates (`errors="surrogateescape"`), so that the reader
+    can say in which row they stand.
     """
+    encoding = _reading(encoding)
     try:
         with (
             open_binary(path) as stream,
@@ -166,10 +191,41 @@ def open_text(path: Path, *, newline: str | None = None, encoding: str = "utf-8-
             ) as text,
         ):
             yield text
+    except UnicodeError as error:  # an encoding of several bytes a character, in which some bytes cannot be kept
+        raise _not_of(encoding, path, error) from error
     except (EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "there is too little memory"
         hint = "Was it copied or downloaded in full?" if path.suffix.lower() in COMPRESSIONS else None
         raise DataError(f"cannot be read: {reason}", path=path, hint=hint) from error
+
+
+def decoder_of(encoding: str | None, name: str) -> Callable[[bytes, bool], str]:
+    """What decodes a stream, piece by piece, as `open_text` does a file; `True` goes with the last piece.
+
+    Args:
+        encoding: UTF-8 by default.
+        name: what messages call the stream.
+    """
+    reading = _reading(encoding)
+    decoder = codecs.getincrementaldecoder(reading)("surrogateescape")
+
+    def decode(piece: bytes, final: bool) -> str:
+        try:
+            return decoder.decode(piece, final)
+        except UnicodeError as error:
+            raise _not_of(reading, name, error) from error
+
+    return decode
+
+
+def _reading(encoding: str | None) -> str:
+    """The codec for an encoding: that for UTF-8 passes over a byte-order mark."""
+    return "utf-8-sig" if encoding in (None, "utf-8") else encoding
+
+
+def _not_of(encoding: str, name: str | Path, error: UnicodeError) -> DataError:
+    reason = f"cannot be read as {encoding}: {getattr(error, 'reason', error)}"
+    return DataError(reason, path=name, hint="Name another encoding with encoding=.")
 
 
 def open_binary(path: Path) -> io.RawIOBase:

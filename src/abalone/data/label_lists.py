@@ -1,7 +1,7 @@
 """The labels of many documents in two arrays, and their names once."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import overload
 
 import numpy as np
@@ -79,6 +79,13 @@ class LabelLists(Sequence[tuple[str, ...]]):
         matrix = csr_array((indices, indices, np.concatenate([[0], ends])), shape=(len(self), max(len(self.names), 1)))
         chosen = matrix[rows]  # kept as they stand: neither sorted nor summed
         return LabelLists(self.names, chosen.indices, chosen.indptr[1:])
+
+    def renamed(self, rename: Callable[[str], str]) -> "LabelLists":
+        """The same with other names; labels that come to the same name become one."""
+        number: dict[str, int] = {}
+        new = [number.setdefault(rename(name), len(number)) for name in self.names]
+        indices, ends = self.arrays()
+        return LabelLists(number, np.array(new, dtype=np.int32)[indices] if len(indices) else indices, ends)
 
     def carried(self) -> list[str]:
         """The names that a document carries, in order."""

@@ -25,7 +25,7 @@ def read_cell(value: object, *, lists_in_text: bool = True) -> Cell:
 
     Args:
         value: a list, a string, an integer, or nothing.
-        lists_in_text: read a string like `["a", "b"]` as a list.
+        lists_in_text: read a string like `["a", "b"]` or `('a', 'b')` as a list.
 
     Raises:
         ValueError: it is none of these; the message says what it is.
@@ -34,9 +34,14 @@ def read_cell(value: object, *, lists_in_text: bool = True) -> Cell:
         return ()
     if isinstance(value, str):
         text = value.strip()
-        if not (lists_in_text and text.startswith("[") and text.endswith("]")):
+        if not lists_in_text:
             return text
-        value = _list_in_text(text)
+        if text.startswith("[") and text.endswith("]"):
+            value = _list_in_text(text)
+        else:
+            value = _other_collection_in_text(text)
+            if value is None:
+                return text
     if not isinstance(value, list | tuple):
         value = [value]
     return tuple(name for item in value if (name := _name(item)))
@@ -55,19 +60,45 @@ def _list_in_text(text: str) -> list[object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        # A printed NumPy array has no commas; Python would read its names as one long name.
-        gap = re.search(r"""(['"])\s+\1""", text)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # advice to whoever writes Python, say on a backslash
-                value = None if gap else ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two where it is nested too deep
-            value = None
+        value = _written_in_python(text)
     if not isinstance(value, list):
         raise ValueError(
             f"the labels {short(text)} look like a list but are not one (label_separator= takes them as text)"
         )
     return value
+
+
+def _other_collection_in_text(text: str) -> object:
+    """A tuple or a set as Python writes it, in order, or a dictionary; `None` for any other text, such as `(new)`."""
+    if text in ("set()", "frozenset()"):
+        return ()
+    if text.startswith("frozenset({") and text.endswith("})"):
+        text = text.removeprefix("frozenset(")[:-1]
+    if (text[:1], text[-1:]) not in {("(", ")"), ("{", "}")}:
+        return None
+    value = _written_in_python(text)
+    if isinstance(value, set):
+        return sorted(value, key=repr)
+    return value if isinstance(value, tuple | dict) else None
+
+
+def _written_in_python(text: str) -> object:
+    """The value of a literal; `None` where it is none."""
+    # A printed NumPy array has no commas; Python would read its names as one long name.
+    if re.search(r"""(['"])\s+\1""", text):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice to whoever writes Python, say on a backslash
+            return ast.literal_eval(text)
+    except (
+        ValueError,
+        SyntaxError,
+        TypeError,
+        RecursionError,
+        MemoryError,
+    ):  # the last two where it is nested too deep
+        return None
 
 
 def find_separators(cells: Iterable[Cell]) -> list[str]:

@@ -16,9 +16,10 @@ from abalone.data.badrows import BadRows
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.columns import Columns, choose_columns
 from abalone.data.corpus import Corpus
-from abalone.data.documents import Documents, read_documents
+from abalone.data.documents import Documents, read_documents, with_merged_case
 from abalone.data.errors import DataError
 from abalone.data.files import matching_files
+from abalone.data.repeated import without_copies
 from abalone.data.sources import Source, open_dataset, open_path
 from abalone.data.store import FORMAT, read_once
 
@@ -37,6 +38,9 @@ def load_corpus(
     label_column: str | Sequence[str] | None = None,
     split_column: str | None = None,
     label_separator: str | None = None,
+    merge_case: bool = False,
+    drop_duplicates: bool = False,
+    encoding: str | None = None,
     seed: int = 0,
     skip_bad_rows: bool | str | Path = False,
 ) -> Corpus:
@@ -46,8 +50,9 @@ def load_corpus(
     train, validation and test files of these, a pattern such as `"shards/*.parquet"` that matches them, or a Hugging
     Face `Dataset` or `DatasetDict`, in memory or as saved by `save_to_disk`. Columns with the usual names are found by
     themselves. Labels may be lists, strings like `"sports; politics"`, or one 0/1 column a label. Without splits,
-    80/10/10 are made by iterative stratification; without a validation split alone, a stratified tenth of train is
-    split off. What is larger than 64 MiB is read to the cache folder once and memory-mapped from there.
+    80/10/10 are made by iterative stratification, with copies of a text (equal up to white space) in the same split;
+    without a validation split alone, a stratified tenth of train is split off. What is larger than 64 MiB is read to
+    the cache folder once and memory-mapped from there.
 
     Args:
         source: a path, a pattern, a dataset, or the name of a benchmark (`"arxiv-sample"`, `"rcv1"` …). A string that
@@ -58,6 +63,9 @@ def load_corpus(
         split_column: the column that says train, validation or test.
         label_separator: what separates labels inside a string. By default it is found among `;` `|` tab `,`.
             `" "` splits at white space, `""` takes each string as one label.
+        merge_case: make labels that differ only by case one label, written in lower case.
+        drop_duplicates: keep the first of each text; it takes the labels of all its copies.
+        encoding: of text files, such as `"cp1252"` or `"utf-16"`; UTF-8 by default.
         seed: of the splits that are made here. Benchmarks come with splits of their own.
         skip_bad_rows: leave out rows that cannot be used, instead of stopping at the first, and list them in
             `<source>.bad-rows.jsonl` or in the file given here.
@@ -74,7 +82,8 @@ def load_corpus(
         True
     """
     if isinstance(source, str) and source in BENCHMARKS:
-        if skip_bad_rows or (text_column, label_column, split_column, label_separator) != (None,) * 4:
+        given = (text_column, label_column, split_column, label_separator, encoding)
+        if skip_bad_rows or merge_case or drop_duplicates or given != (None,) * 5:
             raise DataError(
                 f"{source!r} is a benchmark, whose reader knows its columns; only path= goes with it",
                 hint=f"For a file or folder of that name, write './{source}'.",
@@ -89,6 +98,9 @@ def load_corpus(
         label_column=label_column,
         split_column=split_column,
         label_separator=label_separator,
+        merge_case=merge_case,
+        drop_duplicates=drop_duplicates,
+        encoding=encoding,
         skip_bad_rows=skip_bad_rows,
     )
     corpus = assemble(read.documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
@@ -114,10 +126,13 @@ def read_source(
     label_column: str | Sequence[str] | None = None,
     split_column: str | None = None,
     label_separator: str | None = None,
+    merge_case: bool = False,
+    drop_duplicates: bool = False,
+    encoding: str | None = None,
     skip_bad_rows: bool | str | Path = False,
 ) -> SourceData:
     """Read a user's own data; the arguments are those of `load_corpus`."""
-    opened = _open(source)
+    opened = _open(source, encoding)
     columns = choose_columns(
         opened.tables[0], text_column=text_column, label_column=label_column, split_column=split_column
     )
@@ -129,6 +144,10 @@ def read_source(
     if left_out:
         documents.notes.append(left_out)
         warnings.warn(left_out, stacklevel=3)
+    if merge_case:
+        documents = with_merged_case(documents)
+    if drop_duplicates:
+        documents = without_copies(documents)
     return SourceData(
         opened.name,
         documents,
@@ -137,6 +156,8 @@ def read_source(
             **opened.provenance,
             "columns": {"text": list(columns.text), "labels": list(columns.labels), "split": columns.split},
             "label_separator": documents.separator,
+            **({"merge_case": True} if merge_case else {}),
+            **({"drop_duplicates": True} if drop_duplicates else {}),
             "bad_rows": bad_rows.count,
         },
     )
@@ -166,7 +187,7 @@ def _read(
     return documents, bad_rows
 
 
-def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
+def _open(source: "str | Path | Dataset | DatasetDict", encoding: str | None) -> Source:
     if isinstance(source, str | Path):
         try:
             place = Path(source).expanduser()
@@ -175,10 +196,12 @@ def _open(source: "str | Path | Dataset | DatasetDict") -> Source:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise DataError(f"no such file or folder: {reason}", path=source) from error
         if there:
-            return open_path(place)
+            return open_path(place, encoding=encoding)
         raise _unknown(source, place.parent)
     datasets = sys.modules.get("datasets")  # whoever has a dataset has imported it
     if datasets and isinstance(source, datasets.Dataset | datasets.DatasetDict):
+        if encoding is not None:
+            raise DataError("encoding= goes with text files; a dataset has decoded its texts")
         return open_dataset(source)
     raise DataError(f"a path, a Dataset or a DatasetDict expected, got {type(source).__name__}")
 

@@ -12,6 +12,7 @@ from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.label_lists import LabelLists
 from abalone.data.labels import in_order, label_matrix
+from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
 from abalone.data.texts import MappedTexts, take
 
@@ -53,7 +54,8 @@ def corpus_of(
     Args:
         texts: the documents.
         labels: a list of label names for each text, a 0/1 matrix [n, L], or a table of such columns.
-        validation: texts and labels; without it a stratified tenth of the documents is set aside.
+        validation: texts and labels; without it a stratified tenth of the documents is set aside, with copies of a
+            text on one side.
         label_names: names of the columns of a matrix; without them the columns are numbered. Those of a table
             have names.
         seed: of the split.
@@ -65,7 +67,7 @@ def corpus_of(
     names = _label_names(labels, label_names)
     train = Split(texts, _matrix(labels, names))
     if validation is None:
-        kept, held_out = stratified_holdout(train.labels, VALIDATION_SHARE, seed)
+        kept, held_out = stratified_holdout(train.labels, VALIDATION_SHARE, seed, text_hashes(texts))
         own, other = (Split(take(texts, rows), train.labels[rows]) for rows in (kept, held_out))
     else:
         own, other = train, Split(read_texts(validation[0]), known_labels(validation[1], names))

@@ -1,25 +1,23 @@
-"""Texts of validation and test that are training texts too: what a model has seen says little of what it has not."""
+"""Copies of a text, equal up to white space: told of where they are in two splits, or left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from abalone.data.corpus import SPLITS
-from abalone.data.texts import MappedTexts
+from abalone.data.documents import Documents
+from abalone.data.label_lists import LabelLists
+from abalone.data.split import numbered
+from abalone.data.texts import take
 
-LARGEST = 2**30  # bytes of mapped texts; to read more of them only to count is too long a wait at every start
 
-
-def repeated_notes(texts: Sequence[str], rows: Mapping[str, np.ndarray]) -> list[str]:
-    """What to tell of validation and test texts that are training texts, to the letter.
+def repeated_notes(hashes: np.ndarray, rows: Mapping[str, np.ndarray]) -> list[str]:
+    """What to tell of validation and test texts that are training texts.
 
     Args:
-        texts: of all documents.
+        hashes: of the texts of all documents, [n].
         rows: the documents of each split.
     """
-    if isinstance(texts, MappedTexts) and texts.size > LARGEST:
-        return []
-    hashes = np.fromiter(map(hash, texts), dtype=np.int64, count=len(texts))  # [n], enough to tell a billion apart
     train, *others = SPLITS
     trained = hashes[rows[train]]
     repeated = {split: int(np.isin(hashes[rows[split]], trained).sum()) for split in others}
@@ -28,3 +26,39 @@ def repeated_notes(texts: Sequence[str], rows: Mapping[str, np.ndarray]) -> list
         for split, count in repeated.items()
         if count
     ]
+
+
+def without_copies(documents: Documents) -> Documents:
+    """Leave out texts that occurred before; the first takes the labels of all its copies.
+
+    So a table with one row for each label of a text becomes one with all its labels.
+    """
+    hashes = documents.text_hashes()
+    rows = np.sort(np.unique(hashes, return_index=True)[1])  # [g], the documents that stay
+    if len(rows) == len(hashes):
+        return documents
+    keeper = numbered(hashes)  # [n], which of those each document goes into
+    labels = _merged(documents.labels, keeper, len(rows))
+    per_document = np.diff(documents.label_matrix()[1].indptr)  # [n]
+    differing = np.unique(keeper[per_document < labels.lengths()[keeper]]).size
+    added = f"; {differing:,} of the texts that stay took labels from a copy" if differing else ""
+    note = f"Copies of a text that stood there before, left out: {len(hashes) - len(rows):,}{added}."
+    return Documents(
+        take(documents.texts, rows),
+        labels,
+        [documents.splits[row] for row in rows],
+        documents.offered,
+        documents.separator,
+        [*documents.notes, note],
+        hashes[rows],
+    )
+
+
+def _merged(lists: LabelLists, keeper: np.ndarray, kept: int) -> LabelLists:
+    """The labels of documents, [n], put together by the document that each goes into; each label once."""
+    together = lists.select(np.argsort(keeper, kind="stable"))
+    indices, _ = together.arrays()
+    owner = np.repeat(np.sort(keeper), together.lengths())  # [assignments]
+    _, once = np.unique(owner * max(len(lists.names), 1) + indices, return_index=True)
+    once.sort()
+    return LabelLists(lists.names, indices[once], np.cumsum(np.bincount(owner[once], minlength=kept)))

@@ -31,11 +31,11 @@ class SeenTexts:
     @classmethod
     def of(cls, *splits: Iterable[str]) -> "SeenTexts":
         """Those of all splits."""
-        return cls(np.unique(np.fromiter(map(_hash, chain(*splits)), dtype=np.uint64)))
+        return cls(np.unique(text_hashes(chain(*splits))))
 
     def hold(self, texts: Sequence[str]) -> np.ndarray:
         """[n] of bool: which of the texts are among them."""
-        return np.isin(np.fromiter(map(_hash, texts), dtype=np.uint64, count=len(texts)), self.hashes)
+        return np.isin(text_hashes(texts), self.hashes)
 
     def to_bytes(self) -> bytes:
         """The content of their file."""
@@ -50,6 +50,12 @@ class SeenTexts:
         return cls(hashes)
 
 
-def _hash(text: str) -> int:
+def text_hashes(texts: Iterable[str]) -> np.ndarray:
+    """[n] of uint64, the same for texts that are equal up to white space."""
+    return np.fromiter(map(text_hash, texts), dtype=np.uint64)
+
+
+def text_hash(text: str) -> int:
+    """One of `text_hashes`."""
     content = " ".join(text.split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")  # tells a billion texts apart

@@ -11,13 +11,16 @@ from abalone.data.corpus import SPLITS
 from abalone.data.errors import DataError
 from abalone.data.files import (
     BAD_ROWS_SUFFIX,
+    BINARY,
     COMPRESSIONS,
     FORMATS,
     SPLIT_WORDS,
     DataFiles,
     data_files,
     data_format,
+    known_encoding,
     matching_files,
+    refuse_spreadsheet,
     sha256,
     stem,
 )
@@ -48,26 +51,31 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def open_path(path: Path, *, checked: bool = True) -> Source:
+def open_path(path: Path, *, checked: bool = True, encoding: str | None = None) -> Source:
     """The tables of a file, a folder of files, a dataset saved on disk, or of all files that a pattern matches.
 
     Args:
         path: or a pattern, such as `shards/train-*.parquet`.
         checked: whether checksums are wanted, for which all of it is read.
+        encoding: of text files; UTF-8 by default.
     """
+    if encoding is not None:
+        encoding = known_encoding(encoding, path)
     if is_saved_dataset(path):
+        if encoding is not None:
+            raise _has_no_encoding(path)
         files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*.arrow"))}
         saved = open_dataset(load_saved(path), name=path.resolve().name, shown=path)
         provenance = {"source": path.name, "format": "dataset", **_checksums(files, checked)}
         return Source(saved.name, saved.tables, provenance, _size(files), report_beside(path), saved.notes)
     if path.is_dir():
-        return _open_files(path, data_files(path), checked)
+        return _open_files(path, data_files(path), checked, encoding)
     if not path.exists() and (matched := matching_files(path)):
         root = Path(os.path.commonpath([file.parent for file in matched]))
-        return _open_files(root, data_files(root, matched), checked)
-    table = _open_file(path)
+        return _open_files(root, data_files(root, matched), checked, encoding)
+    table = _open_file(path, encoding=encoding)
     files = {path.name: path}
-    provenance = {"source": path.name, "format": table.format, **_checksums(files, checked)}
+    provenance = {"source": path.name, "format": table.format, **_checksums(files, checked), **_told(encoding)}
     return Source(stem(path), (table,), provenance, _size(files), report_beside(path))
 
 
@@ -99,7 +107,7 @@ def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "
     return Source(name, tuple(tables), provenance, size, notes=tuple(notes))
 
 
-def _open_files(folder: Path, found: DataFiles, checked: bool) -> Source:
+def _open_files(folder: Path, found: DataFiles, checked: bool, encoding: str | None) -> Source:
     of_split = found.of_split
     if list(of_split) == ["train"]:  # nothing is split yet: a column may say how, or we do it
         of_split = {None: of_split["train"]}
@@ -108,7 +116,7 @@ def _open_files(folder: Path, found: DataFiles, checked: bool) -> Source:
     files: dict[str, Path] = {}
     for split in (*SPLITS, None):
         paths = of_split.get(split, [])
-        tables += [_open_file(path, split) for path in paths]
+        tables += [_open_file(path, split, encoding) for path in paths]
         files |= {path.relative_to(folder).as_posix(): path for path in paths}
         if split is None and None in found.of_split and len(paths) > 1:
             notes.append(f"No name says a split, so these are read as one table: {_names(paths)}.")
@@ -116,26 +124,38 @@ def _open_files(folder: Path, found: DataFiles, checked: bool) -> Source:
         notes.append(f"Left out, since the names say no split: {_names(found.left_out)}.")
     formats = "/".join(dict.fromkeys(table.format for table in tables))
     name = folder.resolve().name
-    provenance = {"source": name, "format": formats, **_checksums(files, checked)}
+    provenance = {"source": name, "format": formats, **_checksums(files, checked), **_told(encoding)}
     return Source(name, tuple(tables), provenance, _size(files), report_beside(folder), tuple(notes))
 
 
-def _open_file(path: Path, split: str | None = None) -> Table:
-    match data_format(path):
+def _open_file(path: Path, split: str | None = None, encoding: str | None = None) -> Table:
+    found = data_format(path)
+    if found in BINARY and encoding is not None:
+        raise _has_no_encoding(path)
+    match found:
         case "csv" | "tsv" as kind:
-            return CsvTable(path, split, format=kind)
+            return CsvTable(path, split, format=kind, encoding=encoding)
         case "json" | "jsonl" as kind:
-            return JsonTable(path, split, format=kind)
+            return JsonTable(path, split, format=kind, encoding=encoding)
         case "parquet":
             return ParquetTable(path, split)
         case "arrow":
             return ArrowTable(path, split)
         case _:
+            refuse_spreadsheet(path)
             raise DataError(
                 f"the name says no known format ({', '.join(FORMATS)})",
                 path=path,
                 hint=f"CSV, TSV and JSON may also be compressed ({', '.join(COMPRESSIONS)}).",
             )
+
+
+def _has_no_encoding(path: Path) -> DataError:
+    return DataError("encoding= goes with text files (CSV, TSV, JSON), and this is none", path=path)
+
+
+def _told(encoding: str | None) -> dict[str, object]:
+    return {} if encoding is None else {"encoding": encoding}
 
 
 def _checksums(files: Mapping[str, Path], wanted: bool) -> dict[str, object]:

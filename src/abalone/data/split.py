@@ -1,7 +1,8 @@
-"""Stratified splits of multi-label documents.
+"""Stratified splits and folds of multi-label documents, in which groups such as copies of a text stay together.
 
 Iterative stratification after K. Sechidis, G. Tsoumakas and I. Vlahavas, "On the Stratification of Multi-label
 Data", ECML PKDD 2011: the rarest label is dealt out first, each document to the part that lacks that label most.
+A group is dealt out like one document that counts several times.
 """
 
 import heapq
@@ -14,7 +15,9 @@ from scipy.sparse import csc_array, csr_array
 from abalone.data.coverage import cover_labels
 
 
-def iterative_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[np.ndarray]:
+def iterative_split(
+    labels: csr_array, shares: Sequence[float], seed: int, groups: np.ndarray | None = None
+) -> list[np.ndarray]:
     """Split documents into parts with the same mix of labels.
 
     A label with at least as many documents as there are parts is put into every part wherever the label sets
@@ -25,6 +28,7 @@ def iterative_split(labels: csr_array, shares: Sequence[float], seed: int) -> li
         labels: 0/1, [documents, labels].
         shares: relative size of each part, for example `(0.8, 0.1, 0.1)`.
         seed: the same seed gives the same split.
+        groups: [documents], equal for documents that belong in the same part; by default each is on its own.
 
     Returns:
         The sorted document indices of each part.
@@ -33,33 +37,55 @@ def iterative_split(labels: csr_array, shares: Sequence[float], seed: int) -> li
         raise ValueError(f"shares must be positive, got {tuple(shares)}")
     fractions = [share / sum(shares) for share in shares]
     rng = random.Random(seed)
-    order = list(range(labels.shape[0]))
-    rng.shuffle(order)
-    # Shuffled once here, so that nothing below depends on the order of the file.
-    shuffled = _present(labels)[order]  # [n, L]
-    labels_of, documents_of = _Rows(shuffled), _Rows(csc_array(shuffled))
-    place = _deal(labels_of, documents_of, fractions, rng)
-    cover_labels(place, labels_of, documents_of, parts=len(fractions), main=_largest(fractions), rng=rng)
-    part_of = np.empty(len(order), dtype=np.int64)
-    part_of[order] = place
+    bundles = _Bundles(labels, groups, rng)
+    place = _deal(bundles, fractions, rng)
+    cover_labels(place, bundles.labels_of, bundles.bundles_of, parts=len(fractions), main=_largest(fractions), rng=rng)
+    part_of = bundles.spread(place)
     return [np.flatnonzero(part_of == part) for part in range(len(fractions))]
 
 
-def stratified_holdout(labels: csr_array, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def stratified_holdout(
+    labels: csr_array, share: float, seed: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Split a stratified `share` off; every label keeps a training document wherever it has a document.
 
     Args:
         labels: 0/1, [documents, labels].
         share: part of the documents to hold out, at most a half.
         seed: the same seed gives the same split.
+        groups: as for `iterative_split`.
 
     Returns:
         The sorted indices of the documents kept, and of those held out.
     """
     if not 0 < share <= 0.5:
         raise ValueError(f"the share to hold out must lie in (0, 0.5], got {share}")
-    kept, held_out = iterative_split(labels, (1 - share, share), seed)
+    kept, held_out = iterative_split(labels, (1 - share, share), seed, groups)
     return kept, held_out
+
+
+def fold_of_documents(labels: csr_array, groups: np.ndarray | None, folds: int, seed: int) -> np.ndarray:
+    """Assign documents to folds of about the same size, with each label spread as evenly as its count allows.
+
+    Args:
+        labels: 0/1, [documents, labels].
+        groups: [documents], equal for documents that belong in the same fold; `None` where each is on its own.
+        folds: how many, at least 2.
+        seed: the same seed gives the same folds.
+
+    Returns:
+        The fold of each document, from 0, [documents].
+    """
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}")
+    rng = random.Random(seed)
+    bundles = _Bundles(labels, groups, rng)
+    if folds > len(bundles.sizes):
+        what = "documents" if groups is None else "distinct documents"
+        raise ValueError(f"{folds} folds need at least as many {what}, and there are {len(bundles.sizes)}")
+    place = _deal(bundles, [1 / folds] * folds, rng)
+    cover_labels(place, bundles.labels_of, bundles.bundles_of, parts=folds, main=None, rng=rng)
+    return bundles.spread(place)
 
 
 def exact_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[np.ndarray]:
@@ -105,22 +131,75 @@ def exact_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[n
     return [np.flatnonzero(part_of == part) for part in range(len(shares))]
 
 
-def lacking(labels: csr_array, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """For each part, the labels it lacks though they have at least one document for every part."""
+def lacking(labels: csr_array, parts: Sequence[np.ndarray], groups: np.ndarray | None = None) -> list[np.ndarray]:
+    """For each part, the labels it lacks though they have at least one document, or group, for every part."""
     present = _present(labels)
     held = np.stack([present[rows].sum(axis=0) for rows in parts])  # [parts, L]
-    enough = held.sum(axis=0) >= len(parts)  # [L]
+    enough = carrying_groups(labels, groups) >= len(parts)  # [L]
     return [np.flatnonzero(enough & (count == 0)) for count in held]
 
 
-def _deal(
-    labels_of: Sequence[list[int]], documents_of: Sequence[list[int]], fractions: list[float], rng: random.Random
-) -> list[int]:
-    """The part of each document, by iterative stratification."""
+def carrying_groups(labels: csr_array, groups: np.ndarray | None) -> np.ndarray:
+    """Count the groups, by default of one document each, in which each label occurs, [L]."""
+    return np.bincount(_by_group(labels, groups).indices, minlength=labels.shape[1])
+
+
+def numbered(groups: np.ndarray) -> np.ndarray:
+    """[documents], the groups numbered from 0 as they first appear: groups of one are numbered as documents are."""
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group]
+
+
+class _Bundles:
+    """What is dealt out: documents, or groups of them, in random order, those of many documents first.
+
+    Large ones come first because what comes later makes up for them.
+    """
+
+    def __init__(self, labels: csr_array, groups: np.ndarray | None, rng: random.Random) -> None:
+        numbers = np.arange(labels.shape[0]) if groups is None else numbered(groups)
+        sizes = np.bincount(numbers)
+        order = list(range(len(sizes)))
+        rng.shuffle(order)
+        order.sort(key=lambda bundle: -sizes[bundle])
+        # Shuffled once here, so that nothing later depends on the order of the file.
+        counts = _by_group(labels, groups)[order]  # [bundles, L]
+        by_label = csc_array(counts)
+        self.sizes: list[int] = sizes[order].tolist()  # documents in each
+        self.documents: list[int] = by_label.sum(axis=0).tolist()  # that carry each label
+        self.holders: list[int] = np.diff(by_label.indptr).tolist()  # bundles that have one of these
+        self.labels_of = _Rows(counts.indices, counts.indptr)
+        self.counts_of = _Rows(counts.data, counts.indptr)  # how many of its documents carry each of `labels_of`
+        self.bundles_of = _Rows(by_label.indices, by_label.indptr)  # those holders
+        self._order, self._numbers = order, numbers
+
+    def spread(self, place: Sequence[int]) -> np.ndarray:
+        """The part of each document, in the order of the file, from the part of each bundle."""
+        part_of = np.empty(len(self._order), dtype=np.int64)
+        part_of[self._order] = place
+        return part_of[self._numbers]
+
+
+def _by_group(labels: csr_array, groups: np.ndarray | None) -> csr_array:
+    """How many documents of each group carry each label, [groups, L]; groups are numbered from 0."""
+    present = _present(labels)
+    if groups is None:
+        return present
+    numbers = numbered(groups)
+    rows, ones = np.arange(labels.shape[0]), np.ones(labels.shape[0], dtype=np.int32)
+    belongs = csr_array((ones, (numbers, rows)), shape=(numbers.max(initial=-1) + 1, len(rows)))
+    grouped = csr_array(belongs @ present)
+    grouped.sort_indices()
+    return grouped
+
+
+def _deal(bundles: _Bundles, fractions: list[float], rng: random.Random) -> list[int]:
+    """The part of each bundle, by iterative stratification."""
     main = _largest(fractions)
-    room = [fraction * len(labels_of) for fraction in fractions]  # documents each part still wants
-    wanted = [_wishes(len(documents), fractions, main) for documents in documents_of]  # [L, parts]
-    left = [len(documents) for documents in documents_of]  # documents of each label not dealt yet
+    labels_of, bundles_of = bundles.labels_of, bundles.bundles_of
+    room = [fraction * sum(bundles.sizes) for fraction in fractions]  # documents each part still wants
+    left = list(bundles.documents)  # documents of each label not dealt yet
+    wanted = [_wishes(*counts, fractions, main) for counts in zip(left, bundles.holders, strict=True)]  # [L, parts]
     tie = list(range(len(left)))
     rng.shuffle(tie)
     place = [-1] * len(labels_of)
@@ -142,34 +221,34 @@ def _deal(
         if count != left[label]:
             continue
         changed: set[int] = set()
-        for document in documents_of[label]:
-            if place[document] >= 0:
+        for bundle in bundles_of[label]:
+            if place[bundle] >= 0:
                 continue
-            part = place[document] = neediest(wanted[label])
-            room[part] -= 1
-            carried = labels_of[document]
-            for other in carried:
-                wanted[other][part] -= 1
-                left[other] -= 1
+            part = place[bundle] = neediest(wanted[label])
+            room[part] -= bundles.sizes[bundle]
+            carried = labels_of[bundle]
+            for other, documents in zip(carried, bundles.counts_of[bundle], strict=True):
+                wanted[other][part] -= documents
+                left[other] -= documents
             changed.update(carried)
         for other in changed:
             if left[other]:
                 heapq.heappush(heap, (left[other], tie[other], other))
-    for document, part in enumerate(place):
+    for bundle, part in enumerate(place):
         if part < 0:  # no label: it goes where there is room
-            place[document] = part = neediest(room)
-            room[part] -= 1
+            place[bundle] = part = neediest(room)
+            room[part] -= bundles.sizes[bundle]
     return place
 
 
-def _wishes(documents: int, fractions: list[float], main: int) -> list[float]:
-    """How many documents of a label each part wants.
+def _wishes(documents: int, holders: int, fractions: list[float], main: int) -> list[float]:
+    """How many documents of a label, which are in `holders` bundles, each part wants.
 
     The paper's wish is the fraction itself, which leaves a label of three documents in training alone. At least
     one a part costs training little and lets the parts of later, more frequent labels make up for the sizes.
     """
     wishes = [fraction * documents for fraction in fractions]
-    if documents >= len(fractions):
+    if holders >= len(fractions):
         wishes = [max(wish, 1.0) for wish in wishes]
         wishes[main] += documents - sum(wishes)
     return wishes
@@ -187,18 +266,18 @@ def _present(labels: csr_array) -> csr_array:
 
 
 class _Rows(Sequence[list[int]]):
-    """The non-zero positions along each row (CSR) or column (CSC).
+    """The values of each row of a compressed matrix.
 
     Plain lists, for the loops are per element, but made as they are asked for: all at once they would take some
     hundred bytes a document.
     """
 
-    def __init__(self, matrix: csr_array | csc_array) -> None:
-        self._indices, self._bounds = matrix.indices, matrix.indptr.tolist()
+    def __init__(self, values: np.ndarray, bounds: np.ndarray) -> None:
+        self._values, self._bounds = values, bounds.tolist()
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
     def __getitem__(self, row: int) -> list[int]:  # type: ignore[override]  # nobody asks for a slice
-        positions: list[int] = self._indices[self._bounds[row] : self._bounds[row + 1]].tolist()
-        return positions
+        found: list[int] = self._values[self._bounds[row] : self._bounds[row + 1]].tolist()
+        return found

@@ -1,6 +1,7 @@
 """Large data, read once: texts and labels go to the cache folder as they are read, and are memory-mapped from there."""
 
 import json
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -13,11 +14,13 @@ from abalone.data.corpus import SPLITS
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.label_lists import LabelLists
+from abalone.data.seen import text_hash
 from abalone.data.shapes import misfit
 from abalone.data.texts import MappedTexts, TextWriter
 
-FORMAT = "abalone-documents-1"  # part of the key: another layout never meets an old folder
-FACTS, INDICES, ENDS, CODES, BAD_ROWS = "facts.json", "labels.npy", "ends.npy", "splits.npy", "bad-rows.jsonl"
+FORMAT = "abalone-documents-2"  # part of the key: another layout never meets an old folder
+FACTS, INDICES, ENDS, CODES, HASHES = "facts.json", "labels.npy", "ends.npy", "splits.npy", "hashes.npy"
+BAD_ROWS = "bad-rows.jsonl"
 
 SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [str], "bad_rows": int}
 
@@ -57,11 +60,13 @@ def _read_back(folder: Path) -> tuple[Documents, Path | None]:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     if wrong := misfit(facts, SHAPE):
         raise ValueError(wrong)
-    indices, ends, codes = (
-        np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES)
+    indices, ends, codes, hashes = (
+        np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES, HASHES)
     )
     texts = MappedTexts(folder)
     _refuse_misfits(len(texts), len(facts["names"]), indices, ends, codes)
+    if hashes.dtype != np.uint64 or hashes.shape != (len(texts),):
+        raise ValueError("the hashes are not those of these texts")
     documents = Documents(
         texts,
         LabelLists(facts["names"], indices, ends),
@@ -69,13 +74,14 @@ def _read_back(folder: Path) -> tuple[Documents, Path | None]:
         tuple(facts["offered"]),
         facts["separator"],
         facts["notes"],
+        hashes,
     )
     return documents, folder / BAD_ROWS if facts["bad_rows"] else None
 
 
 def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarray, codes: np.ndarray) -> None:
     """Raise where an array does not fit the others: products follow indices wherever they point, out of memory too."""
-    whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in (indices, ends, codes))
+    whole = all(each.ndim == 1 and each.dtype.kind == "i" for each in (indices, ends, codes))
     if not whole or len(ends) != texts or len(codes) != texts:
         raise ValueError("the arrays are not those of these texts")
     steps = np.diff(ends, prepend=0)
@@ -88,12 +94,19 @@ def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarra
 
 
 def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:
+    hashes = array("Q")
     with TextWriter(place) as writer, BadRows(place / BAD_ROWS if skip_bad_rows else None) as bad_rows:
-        documents = read(writer.append, bad_rows)
+
+        def keep(text: str) -> None:
+            writer.append(text)
+            hashes.append(text_hash(text))  # here, since nobody wants to read all texts again to find copies
+
+        documents = read(keep, bad_rows)
     indices, ends = documents.labels.arrays()
     codes = np.array([SPLITS.index(split) if split else -1 for split in documents.splits], dtype=np.int8)
-    for name, array in ((INDICES, indices), (ENDS, ends), (CODES, codes)):
-        np.save(place / name, array, allow_pickle=False)
+    arrays = {INDICES: indices, ENDS: ends, CODES: codes, HASHES: np.frombuffer(hashes, dtype=np.uint64)}
+    for name, content in arrays.items():
+        np.save(place / name, content, allow_pickle=False)
     facts = {
         "names": documents.labels.names,
         "offered": documents.offered,

@@ -18,6 +18,10 @@ from abalone.data.files import open_text
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte-order marks, as bytes that could not be decoded
+_OTHER_ENCODING = (
+    "If the whole file is in another encoding, name it: encoding='cp1252' for most files from Windows, or 'latin-1', "
+    "'utf-16' … If it is this row alone, fix it, or leave out such rows with skip_bad_rows=True."
+)
 _SPACE = re.compile(r"\s*")
 
 
@@ -35,6 +39,7 @@ class BadRow(NamedTuple):
     line: int
     reason: str
     source: str
+    hint: str | None = None  # what to do; by default what can be done about any row
 
 
 class Table(ABC):
@@ -63,9 +68,16 @@ class Table(ABC):
 class CsvTable(Table):
     """Comma- or tab-separated values with a header, quoted as in RFC 4180."""
 
-    def __init__(self, path: Path, split: str | None = None, *, format: str = "csv") -> None:  # noqa: A002
+    def __init__(
+        self,
+        path: Path,
+        split: str | None = None,
+        *,
+        format: str = "csv",  # noqa: A002
+        encoding: str | None = None,
+    ) -> None:
         super().__init__(path, split)
-        self.path, self.format = path, format
+        self.path, self.format, self.encoding = path, format, encoding
         # The largest limit that every platform takes; the default cuts off at 128 kB a field.
         csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
 
@@ -74,7 +86,7 @@ class CsvTable(Table):
         """The separator of the header: spreadsheets write `;` where the comma is the decimal mark."""
         if self.format == "tsv":
             return "\t"
-        with open_text(self.path) as stream:
+        with open_text(self.path, encoding=self.encoding) as stream:
             header = next((line for line in stream if not line.isspace()), "")
         return "," if "," in header else max(";", "\t", ",", key=header.count)
 
@@ -85,7 +97,7 @@ class CsvTable(Table):
         if header is None:
             return ()
         if isinstance(header, BadRow):
-            raise DataError(f"header: {header.reason}", path=self.path, line=header.line)
+            raise DataError(f"header: {header.reason}", path=self.path, line=header.line, hint=header.hint)
         names = [name.strip() for name in header[1]]
         if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
             raise DataError(f"the header has columns twice: {', '.join(repeated)}", path=self.path, line=header[0])
@@ -106,7 +118,7 @@ class CsvTable(Table):
 
     def _records(self) -> Iterator[tuple[int, list[str], str] | BadRow]:
         """(first line, fields, source) of each record; a record may span lines."""
-        with open_text(self.path, newline="") as stream:
+        with open_text(self.path, newline="", encoding=self.encoding) as stream:
             taken: list[str] = []  # the lines of the record at hand
 
             def lines() -> Iterator[str]:
@@ -125,11 +137,12 @@ class CsvTable(Table):
                     return
                 except csv.Error as error:
                     source = "".join(taken)
-                    yield BadRow(line, undecodable(source) or f"broken quotes: {error}", source)
+                    broken = BadRow(line, f"broken quotes: {error}", source)
+                    yield _undecodable_row(line, source, self.encoding) or broken
                     continue
                 source = "".join(taken)
-                if reason := undecodable(source):
-                    yield BadRow(line, reason, source)
+                if bad := _undecodable_row(line, source, self.encoding):
+                    yield bad
                 elif fields:  # an empty line is no record
                     yield line, fields, source
 
@@ -137,9 +150,16 @@ class CsvTable(Table):
 class JsonTable(Table):
     """JSON objects: one a line, or the items of one list."""
 
-    def __init__(self, path: Path, split: str | None = None, *, format: str = "jsonl") -> None:  # noqa: A002
+    def __init__(
+        self,
+        path: Path,
+        split: str | None = None,
+        *,
+        format: str = "jsonl",  # noqa: A002
+        encoding: str | None = None,
+    ) -> None:
         super().__init__(path, split)
-        self.path, self.format = path, format
+        self.path, self.format, self.encoding = path, format, encoding
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -147,20 +167,20 @@ class JsonTable(Table):
         peeked = list(islice(self.rows(), PEEK))
         fields = dict.fromkeys(name for row in peeked if isinstance(row, Row) for name in row.values)
         if not fields and peeked and isinstance(first := peeked[0], BadRow):
-            raise DataError(first.reason, path=self.path, line=first.line)
+            raise DataError(first.reason, path=self.path, line=first.line, hint=first.hint)
         return tuple(fields)
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
         """Every object."""
-        with open_text(self.path) as stream:
+        with open_text(self.path, encoding=self.encoding) as stream:
             # Many a .json file holds JSON Lines.
             if self.format == "json" and (start := stream.read(64)).lstrip().startswith("["):
                 yield from self._items(start + stream.read())
                 return
-        with open_text(self.path) as stream:
+        with open_text(self.path, encoding=self.encoding) as stream:
             for line, source in enumerate(stream, start=1):
                 if not source.isspace():
-                    yield _row(line, source.rstrip("\n"))
+                    yield self._row(line, source.rstrip("\n"))
 
     def _items(self, text: str) -> Iterator[Row | BadRow]:
         """The objects of a JSON list, decoded one by one so that each has its line."""
@@ -177,7 +197,7 @@ class JsonTable(Table):
                 if isinstance(error, json.JSONDecodeError):
                     at += text.count("\n", counted, error.pos)
                 raise DataError(f"not JSON: {_fault(error)}", path=self.path, line=at) from error
-            yield _row(line, text[position:end])
+            yield self._row(line, text[position:end])
             position = _past_space(text, end)
             match text[position : position + 1]:
                 case ",":
@@ -189,17 +209,36 @@ class JsonTable(Table):
                     found = f"found {mark!r}" if mark else "the file ends"
                     raise DataError(f"not JSON: ',' or the closing ']' expected, {found}", path=self.path, line=at)
 
+    def _row(self, line: int, source: str) -> Row | BadRow:
+        return _undecodable_row(line, source, self.encoding) or _row(line, source)
 
-def undecodable(source: str) -> str | None:
-    """What to say of the first byte that is not UTF-8, if there is one."""
+
+class UndecodableError(ValueError):
+    """Bytes that are not of the encoding that was expected; `hint` says what to do."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+def refuse_undecodable(source: str, encoding: str | None = None) -> None:
+    """Raise where a row has a byte that is not of the encoding, by default UTF-8."""
     if source.isascii() or not (match := _UNDECODABLE.search(source)):
-        return None
-    if source.startswith(_UTF_16):
-        return "UTF-16, where UTF-8 is expected; convert the file: iconv -f utf-16 -t utf-8"
-    byte = ord(match.group()) - 0xDC00
-    before = source[: match.start()].encode("utf-8", "surrogateescape")
-    found = f"byte 0x{byte:02x} at position {len(before) + 1} of the row is not UTF-8"
-    return f"{found}; if the file is from Windows, convert it: iconv -f windows-1252 -t utf-8"
+        return
+    if encoding is None and source.startswith(_UTF_16):
+        raise UndecodableError("UTF-16, where UTF-8 is expected", "Pass encoding='utf-16'.")
+    byte, before = ord(match.group()) - 0xDC00, source[: match.start()]
+    position = 1 + (len(before.encode()) if encoding is None else len(before))
+    reason = f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}"
+    raise UndecodableError(reason, _OTHER_ENCODING)
+
+
+def _undecodable_row(line: int, source: str, encoding: str | None) -> BadRow | None:
+    try:
+        refuse_undecodable(source, encoding)
+    except UndecodableError as error:
+        return BadRow(line, str(error), source, error.hint)
+    return None
 
 
 def half_character(text: str) -> str | None:
@@ -212,8 +251,6 @@ def half_character(text: str) -> str | None:
 
 
 def _row(line: int, source: str) -> Row | BadRow:
-    if reason := undecodable(source):
-        return BadRow(line, reason, source)
     try:
         values = json.loads(source)
     except (ValueError, RecursionError) as error:

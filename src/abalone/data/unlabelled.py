@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 
 from abalone.data.badrows import HINT
-from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, text_columns, usual_column
+from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, plain_name, text_columns, usual_text
 from abalone.data.errors import DataError
-from abalone.data.files import data_format, matching_files, open_text
+from abalone.data.files import data_format, known_encoding, matching_files, open_text, refuse_spreadsheet
 from abalone.data.identified import identified_text
 from abalone.data.sources import open_path
-from abalone.data.tables import BadRow, undecodable
+from abalone.data.tables import BadRow, UndecodableError, refuse_undecodable
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 
@@ -22,23 +22,25 @@ Found = str | DataError
 """The text of a row, or why it has none."""
 
 
-def read_texts(path: Path, columns: TextColumns = USUAL) -> Iterator[str]:
+def read_texts(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[str]:
     """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other.
 
     With a column of ids they are `Identified`.
     """
-    return usable(read_rows(path, columns))
+    return usable(read_rows(path, columns, encoding))
 
 
-def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
+def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[Found]:
     """As `read_texts`, with an error in the place of a row that has no text."""
     if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
-        with open_text(path) as lines:
-            yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, columns))
+        refuse_spreadsheet(path)
+        encoding = None if encoding is None else known_encoding(encoding, path)
+        with open_text(path, encoding=encoding) as lines:
+            yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, columns, encoding))
         return
-    for table in open_path(path, checked=False).tables:
+    for table in open_path(path, checked=False, encoding=encoding).tables:
         if not table.columns:
             continue  # empty, as a split may be
         text = text_columns(table, columns.found_in(table.columns))
@@ -46,7 +48,7 @@ def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
         ids = None if columns.ids is None else named_column(table, columns.ids, "id_column")
         for row in table.rows(text if ids is None else {*text, ids}):
             if isinstance(row, BadRow):
-                yield DataError(row.reason, path=table.name, line=row.line, hint=HINT)
+                yield DataError(row.reason, path=table.name, line=row.line, hint=row.hint or HINT)
                 continue
             try:
                 yield identified_text(row.values, text, ids)
@@ -55,7 +57,7 @@ def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
 
 
 def rows_of_lines(
-    blocks: Iterable[Iterable[str]], name: str | Path, columns: TextColumns = USUAL
+    blocks: Iterable[Iterable[str]], name: str | Path, columns: TextColumns = USUAL, encoding: str | None = None
 ) -> Iterator[list[Found]]:
     """The texts of lines, block after block as they come, with an error in the place of a line that has none.
 
@@ -65,6 +67,7 @@ def rows_of_lines(
         blocks: of lines, with or without their line breaks.
         name: what messages call them.
         columns: the fields of a JSON object; where one of them is for ids, a line that is no object is an error.
+        encoding: that they were decoded from, for messages.
     """
     number = 0
     empty: list[DataError] = []
@@ -77,9 +80,11 @@ def rows_of_lines(
             found += empty
             empty.clear()
             try:
+                refuse_undecodable(line, encoding)
                 found.append(text_of_line(line.rstrip("\r\n"), columns))
             except ValueError as error:
-                found.append(DataError(str(error), path=name, line=number, hint=HINT))
+                hint = error.hint if isinstance(error, UndecodableError) else HINT
+                found.append(DataError(str(error), path=name, line=number, hint=hint))
         yield found
 
 
@@ -91,14 +96,14 @@ def usable(rows: Iterable[Found]) -> Iterator[str]:
         yield row
 
 
-def check_texts(path: Path, columns: TextColumns = USUAL) -> None:
+def check_texts(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> None:
     """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
 
     Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
     """
     redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
     if path.is_file() and not redirected and path.stat().st_size <= QUICK:
-        for _ in read_texts(path, columns):
+        for _ in read_texts(path, columns, encoding):
             pass
 
 
@@ -110,10 +115,8 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
         columns: the fields of a JSON object to join instead, and that of its id, which the text then carries.
 
     Raises:
-        ValueError: the line is not UTF-8, or a JSON object has no text, or half a character in it, or no id.
+        ValueError: a JSON object has no text, or half a character in it, or no id.
     """
-    if reason := undecodable(line):
-        raise ValueError(reason)
     values = _object(line)
     if values is None:
         if columns.ids is not None:
@@ -121,7 +124,7 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
         return line
     text = columns.found_in(tuple(values))
     if text is None:
-        usual = usual_column(tuple(values), TEXT_NAMES)
+        usual = usual_text(tuple(values))
         if usual is None:
             raise ValueError(
                 f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
@@ -134,7 +137,7 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
 
 def _tell_of_missing(columns: TextColumns, text: Sequence[str], where: str | Path) -> None:
     """Warn where a part of what a model was trained on is not there: its answers are the worse for it."""
-    absent = [name for name in columns.trained if name.lower() not in map(str.lower, text)]
+    absent = [name for name in columns.trained if plain_name(name) not in map(plain_name, text)]
     if columns.named is None and absent and len(columns.trained) > 1:
         warnings.warn(
             f"the model was trained on {' and '.join(columns.trained)}, and {where} has no {' and no '.join(absent)}: "

@@ -173,10 +173,10 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
         raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
     if len(corpus.train) == 0:
         raise ValueError("there is no document to train on")
-    if len(corpus.validation) == 0:
-        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
     if corpus.train.labels.nnz == 0:
         raise ValueError("no training document carries a label")
+    if len(corpus.validation) == 0:
+        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
     if corpus.validation.labels.nnz == 0:
         raise ValueError("no validation document carries a label of the training documents")
     frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()

@@ -13,7 +13,15 @@ from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus
 from abalone.data.errors import DataError
 from abalone.data.files import COMPRESSIONS, open_text
-from abalone.data.tables import BadRow, JsonTable, Row, Table, half_character, undecodable
+from abalone.data.tables import (
+    BadRow,
+    JsonTable,
+    Row,
+    Table,
+    UndecodableError,
+    half_character,
+    refuse_undecodable,
+)
 from abalone.progress import track
 
 
@@ -72,8 +80,10 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, s
     """Number and content of each line, its end included, of a plain or compressed file."""
     with open_text(path, newline="\n", encoding=encoding) as stream:
         for number, line in enumerate(stream, start=1):
-            if reason := undecodable(line):
-                raise DataError(reason, path=path, line=number)
+            try:
+                refuse_undecodable(line)
+            except UndecodableError as error:
+                raise DataError(str(error), path=path, line=number) from None
             yield number, line
 
 
