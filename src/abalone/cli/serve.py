@@ -85,7 +85,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
         corpus = read_and_tell(evidence, split_seed(trained_on), path=path, **own)
         if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
-        documents = Evidence.of(corpus, classifier.embed, model)
+        documents = Evidence.of(corpus, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
     served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])
