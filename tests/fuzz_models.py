@@ -9,8 +9,10 @@ from tempfile import TemporaryDirectory
 import exported
 
 import tiny
+from abalone import AbaloneClassifier
 from abalone.model.encoder import load_encoder
 from abalone.model.folder import SUMS, load, save
+from abalone.model.predictor import Predictor
 from abalone.serving.export import export
 from abalone.serving.onnx_model import OnnxModel
 from fuzz_readers import Files, put_damaged, written_by
@@ -31,6 +33,17 @@ def model_files() -> Files:
 
 
 @cache
+def words_files() -> Files:
+    """A model folder without an encoder."""
+    return written_by(lambda folder: save(_words(), folder / "model"))
+
+
+@cache
+def _words() -> Predictor:
+    return AbaloneClassifier("words").fit(exported.TEXTS, exported.LABELS, label_names=exported.NAMES).predictor_
+
+
+@cache
 def encoder_files() -> Files:
     """An encoder as the model hub has it."""
     return written_by(lambda folder: tiny.save_encoder(folder / "encoder"))
@@ -47,7 +60,15 @@ def onnx_file() -> bytes:
 
 def check_model(numbers: Numbers, place: Path) -> None:
     """A damaged model folder is refused, or answers."""
-    files = model_files()
+    _check_folder(model_files(), numbers, place)
+
+
+def check_words(numbers: Numbers, place: Path) -> None:
+    """So is one without an encoder."""
+    _check_folder(words_files(), numbers, place)
+
+
+def _check_folder(files: Files, numbers: Numbers, place: Path) -> None:
     if numbers.random() < 0.8:  # else the sums find all damage, and nothing is read
         files = {name: content for name, content in files.items() if not name.endswith(SUMS)}
     put_damaged(files, place, numbers)
@@ -65,10 +86,17 @@ def check_encoder(numbers: Numbers, place: Path) -> None:
         tokenizer(ASKED)
 
 
+@cache
+def words_onnx_file() -> bytes:
+    """A model without an encoder as one file."""
+    with TemporaryDirectory() as place:
+        return export(_words(), Path(place) / "m.onnx").path.read_bytes()
+
+
 def check_onnx(numbers: Numbers, place: Path) -> None:
     """A damaged ONNX file is refused, or answers."""
     file = place / "m.onnx"
-    content = onnx_file()
+    content = onnx_file() if numbers.random() < 0.7 else words_onnx_file()
     # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends: how texts are
     # read and decided on, and behind that the words.
     start = numbers.choice((0, content.rindex(b"label_names"), max(0, len(content) - 8000)))
@@ -81,6 +109,7 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
 
 TARGETS = {
     "models/folders": Target(check_model, small=10, share=1, seconds=30),
+    "models/words": Target(check_words, small=10, share=0.5, seconds=30),
     "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30),
     "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30),
 }

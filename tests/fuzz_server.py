@@ -63,7 +63,7 @@ class Running:
     def __init__(self) -> None:
         model = LetterCounter()
         documents = ["a </script><script>alert(1)</script>", "b", "c"]
-        evidence = Evidence(documents, [["a"], ["b"], ["c"]], model.embed(documents))
+        evidence = Evidence(documents, [["a"], ["b"], ["c"]], model.vectors(documents))
         self.app = create_app(Served("letters", model, [1, 2, 3], evidence), limits=LIMITS)
         self.loop = asyncio.new_event_loop()
 

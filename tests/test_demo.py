@@ -11,7 +11,9 @@ from abalone import AbaloneClassifier
 from abalone.demo import SETTINGS, demo_corpus, run_demo
 
 
-@pytest.mark.filterwarnings("ignore:.*does not beat tf-idf alone")  # a random encoder has little to add
+@pytest.mark.filterwarnings(
+    "ignore:.*(does not beat tf-idf|adds nothing to words) alone"
+)  # a random encoder has little to add
 def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     folder = tiny.save_encoder(tmp_path / "encoder")
     monkeypatch.setattr(abalone.model.encoder, "packaged_encoder", lambda name: folder)

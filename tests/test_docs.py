@@ -59,7 +59,9 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "python"))], ids=lambda page: page.name)
-@pytest.mark.filterwarnings("ignore:.*reads at most 64 tokens", "ignore:.*does not beat tf-idf alone")
+@pytest.mark.filterwarnings(
+    "ignore:.*reads at most 64 tokens", "ignore:.*(does not beat tf-idf|adds nothing to words) alone"
+)
 def test_a_page_runs(page, names):
     run_page(page, names)
 

@@ -42,7 +42,7 @@ def test_made_up_tickets_make_a_corpus_with_a_tail(tmp_path, monkeypatch):
     assert sorted(stats.frequencies, reverse=True) == [139, 95, 65, 48, 30, 15, 11, 8]
 
 
-@pytest.mark.filterwarnings("ignore:.*does not beat tf-idf alone")
+@pytest.mark.filterwarnings("ignore:.*(does not beat tf-idf|adds nothing to words) alone")
 def test_the_long_tail_becomes_a_page(tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     texts, labels = tiny.corpus(140)

@@ -46,7 +46,7 @@ def train(contender: str, seed: int, corpus: Corpus, encoder: str, folder: Path)
     seconds = time.monotonic() - started
     embeddings = {name: predictor.embed(split.texts) for name, split in corpus.splits()}
     neighbours = NearestNeighbours().fit(embeddings.pop("train"), corpus.train.labels)
-    said = {f"{name} head": predictor.head.logits(matrix) for name, matrix in embeddings.items()}
+    said = {f"{name} head": predictor.network[2].logits(matrix) for name, matrix in embeddings.items()}
     said |= {f"{name} neighbours": neighbours.logits(matrix) for name, matrix in embeddings.items()}
     history = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     story = {

@@ -33,7 +33,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     Args:
         recipe: "rare", the best that is known for rare labels; "paper", the paper's method as printed; "fast", where
-            nothing is trained but linear models: minutes without a GPU.
+            nothing is trained but linear models: minutes without a GPU; "words", tf-idf and linear SVMs without an
+            encoder: seconds.
         settings: of `Config`.
 
     Attributes:
@@ -154,7 +155,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return [names for rows in row_blocks(chosen.shape) for names in predictor.names(chosen[rows, EVERY])]
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Embeddings [n, h]."""
+        """Return embeddings [n, h]; a model of words alone has none."""
         check_is_fitted(self, "predictor_")
         embeddings: np.ndarray = self.predictor_.embed(read_texts(texts))
         return embeddings

@@ -14,6 +14,8 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Classifier = Literal["probe", "finetune"]
 ThresholdObjective = Literal["macro", "micro", "half"]
 
+NO_ENCODER = "none"  # in place of an encoder's name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -25,7 +27,7 @@ class Config:
     """
 
     # The encoder
-    encoder: Annotated[str, "a folder or a hub name"] = "all-MiniLM-L6-v2"
+    encoder: Annotated[str, "a folder or a hub name; none: words alone decide"] = "all-MiniLM-L6-v2"
     pooling: Annotated[Pooling, "what stands for a document: its first token, or the mean of all"] = "cls"
     max_length: Annotated[int, "tokens of a document that are read"] = 300
     max_chunks: Annotated[int, "of a longer document, pieces of that length to read and average"] = 1
@@ -187,6 +189,14 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "thresholds": get_args(ThresholdObjective),
     "precision": get_args(Precision),
 }
+_WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an encoder, or leave nothing to ask
+    "lexical": True,
+    "epochs": 0,
+    "neighbours": False,
+    "freeze_layers": 0,
+    "name_prototypes": False,
+    "classifier": "probe",
+}
 
 
 def _check(config: Config) -> None:
@@ -218,3 +228,15 @@ def _check(config: Config) -> None:
         raise ValueError(f"tensorboard must be a folder or nothing, got {short(config.tensorboard)}")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
         raise ValueError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")
+    if config.encoder == NO_ENCODER:
+        for name, only in _WITHOUT_ENCODER.items():
+            if getattr(config, name) != only:
+                raise ValueError(
+                    f"without an encoder {name} must be {_plain(only)}, got {_plain(getattr(config, name))}: "
+                    "start from the recipe words, or name an encoder"
+                )
+
+
+def _plain(value: object) -> str:
+    """A value as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

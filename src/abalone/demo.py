@@ -64,7 +64,8 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
     step("ABALONE", lambda: fit("abalone", SETTINGS))
     model = models["abalone"]
     losses = [entry["train_loss"] for stage in model.predictor_.story["history"].values() for entry in stage]
-    weights = [f"{name} {weight:.2f}" for name, weight in model.predictor_.decision.mixture.weights.items()]
+    mixture = model.predictor_.decision.mixture.weights or {"lexical": 1.0}  # words alone decide where nothing is mixed
+    weights = [f"{name} {weight:.2f}" for name, weight in mixture.items()]
     console.print(f"\nTraining loss by epoch: {', '.join(f'{loss:.3f}' for loss in losses)}")
     console.print(f"Weights of the experts, chosen on validation: {', '.join(weights)}\n")
     scores_table(rows, title="Test, thresholds tuned on validation for each (F1 in %)")

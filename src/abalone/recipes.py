@@ -3,7 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from abalone.config import LEFT_OPEN, SETTINGS, Config, naming, read_yaml, refuse_unknown
+from abalone.config import (
+    LEFT_OPEN,
+    NO_ENCODER,
+    OF_THE_MACHINE,
+    SETTINGS,
+    Config,
+    naming,
+    read_yaml,
+    refuse_unknown,
+)
 
 DEFAULT = "rare"
 
@@ -23,6 +32,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"calibrate": False, "thresholds": "half"},
     # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
     "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "lexical": True},
+    # No encoder: tf-idf and a linear SVM a label, with the same calibration and thresholds. Seconds on any machine.
+    "words": {"encoder": NO_ENCODER, "epochs": 0, "lexical": True},
 }
 
 
@@ -50,6 +61,12 @@ def nearest_recipe(config: Config) -> tuple[str, list[str]]:
         other[name] = [each for each in said if each not in left_open and said[each] != values[each]]
     nearest = min(other, key=lambda name: len(other[name]))
     return nearest, other[nearest]
+
+
+def words_alone(config: Config) -> Config:
+    """Return the recipe `words`, with the seed and the decision of other settings."""
+    kept = ("seed", "calibrate", "thresholds", "at_least_one", *OF_THE_MACHINE)
+    return recipe("words", **{name: getattr(config, name) for name in kept})
 
 
 def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:

@@ -192,7 +192,7 @@ def test_what_is_no_arrow_is_refused(name, tmp_path, cache):
         load_corpus(write(tmp_path / name, b"ARROW1, or so it says"))
 
 
-@pytest.mark.filterwarnings("ignore:.*does not beat tf-idf alone")
+@pytest.mark.filterwarnings("ignore:.*(does not beat tf-idf|adds nothing to words) alone")
 def test_a_model_is_trained_and_scored_on_mapped_data(tmp_path, mapped):
     import tiny
     from abalone import AbaloneClassifier

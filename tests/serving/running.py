@@ -36,12 +36,12 @@ class LetterCounter:
             raise RuntimeError("secret details")
         return np.array([[text.count(name) / len(text) for name in self.label_names] for text in texts])
 
-    def probabilities_and_embeddings(self, texts):
+    def probabilities_and_vectors(self, texts):
         probabilities = self.probabilities(texts)
         return probabilities, probabilities + 0.01
 
-    def embed(self, texts):
-        return self.probabilities_and_embeddings(texts)[1]
+    def vectors(self, texts):
+        return self.probabilities_and_vectors(texts)[1]
 
 
 @contextmanager

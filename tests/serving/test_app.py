@@ -250,7 +250,7 @@ def test_the_pages_bring_all_they_need(client):
 
 def test_evidence_is_given_to_who_asks_for_it(model):
     texts, labels = ["aaaa", "bbbb", "aabb"], [["a"], ["b"], ["a", "b"]]
-    evidence = Evidence(texts, labels, model.embed(texts))
+    evidence = Evidence(texts, labels, model.vectors(texts))
     with running(Served("letters", model, evidence=evidence)) as client, ThreadPoolExecutor(3) as pool:
         model.may_go.clear()
         model.entered.clear()

@@ -59,7 +59,7 @@ def test_it_answers_as_the_model_does(kind, settings, tmp_path):
     np.testing.assert_allclose(model.probabilities(texts), classifier.predict_proba(texts), atol=1e-5)
     np.testing.assert_allclose(model.embed(texts), classifier.encode(texts), atol=1e-5)
     for answering in (model, classifier.predictor_):
-        probabilities, embeddings = answering.probabilities_and_embeddings(texts)
+        probabilities, embeddings = answering.probabilities_and_vectors(texts)
         np.testing.assert_array_equal(probabilities, answering.probabilities(texts))
         np.testing.assert_array_equal(embeddings, answering.embed(texts))
     assert model.predict(texts) == classifier.predict(texts)

@@ -78,11 +78,8 @@ def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkey
     settings = make_config(encoder, epochs=0, lexical=True)
     fit(settings, corpus, tmp_path / "mixed")  # words decide the labels, and with them it is no worse
     monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
-    with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone"):
+    with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone .* the recipe words"):
         fit(settings, corpus, tmp_path / "unmixed")
-    monkeypatch.setattr(Mixture, "chosen", lambda _, experts, *rest: Mixture(dict.fromkeys(experts, 1.0)))
-    with pytest.warns(UserWarning, match=r"does not beat tf-idf alone"):  # it is nothing else
-        fit(settings, corpus, tmp_path / "tf-idf")
 
 
 def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):
@@ -165,7 +162,7 @@ def tuned(encoder: str, frozen: int) -> Config:
         (0, pipeline, "supervise", 0, 10),  # between the stages
         (0, Objective, "after_step", 18, 7),  # in the first epoch of fine-tuning
         (0, finetune, "evaluate", 1, 0),  # at the end of its second
-        (0, pipeline, "fit_decision", 0, 0),  # when everything is trained
+        (0, pipeline, "fit_and_score", 0, 0),  # when everything is trained
         (1, Objective, "after_step", 12, 13),
         (1, pipeline, "supervise", 0, 10),
     ],
@@ -290,7 +287,7 @@ def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, t
         assert torch.equal(predictor.encoder.state_dict()[name], value), name
 
 
-@pytest.mark.filterwarnings("ignore:on validation the model .* does not beat tf-idf alone")
+@pytest.mark.filterwarnings("ignore:.*(does not beat tf-idf|adds nothing to words) alone")
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_path, monkeypatch):
     AcceleratorState._reset_state(reset_partial_state=True)  # of tests before this one
@@ -303,7 +300,7 @@ def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_pa
     before, numbers = state(), torch.get_rng_state()
     settings = make_config(encoder, precision="bf16", objective="msc+bce", lexical=True, neighbours=True)
     if broken:
-        breaking(monkeypatch, pipeline, "fit_decision")
+        breaking(monkeypatch, pipeline, "fit_and_score")
     with pytest.raises(BrokenError) if broken else nullcontext():
         fit(settings, corpus, tmp_path)
     assert state() == before

@@ -73,7 +73,8 @@ def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device:
 
     if isinstance(model, OnnxModel):
         return model.kept_scores(texts)
-    from abalone.training.processes import launched_ranks
+    if launched()[1] > 1:
+        from abalone.training.processes import launched_ranks
 
-    model.ranks = launched_ranks(device)
+        model.ranks = launched_ranks(device)
     return model.scores(texts)

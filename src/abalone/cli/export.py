@@ -20,6 +20,7 @@ def export(
 
     The file holds the network, the tokenizer, the experts that have a weight (tf-idf, neighbours), the label names and
     how probabilities become labels. Neighbours are embeddings and labels of all training documents, without the texts.
+    A model of words alone has no network; its file holds the rest.
     """
     from abalone.model.folder import load
     from abalone.serving.export import export as write

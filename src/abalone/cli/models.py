@@ -16,10 +16,9 @@ def open_model(model: Path, device: str, precision: Precision | None = None) -> 
 
 
 def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
-    from abalone.device import choose_device
+    """Torch is imported only if the model has an encoder."""
     from abalone.model.folder import load
 
-    choose_device(device)  # a wrong name is told at once, not with the first text, which may be long in coming
     settings = {} if precision is None else {"precision": precision}
     return load(model, device=device, **settings)
 

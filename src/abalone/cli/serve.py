@@ -88,7 +88,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
             corpus = read_as_trained_on(evidence, trained_on)
         if story and _origin(corpus.provenance) != _origin(trained_on):
             typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
-        documents = Evidence.of(corpus, classifier.embed, model)
+        documents = Evidence.of(corpus, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
     served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])

@@ -160,6 +160,10 @@ class LexicalModel:
 
         return Computed(shape, block)
 
+    def rows(self, texts: Sequence[str]) -> csr_array:
+        """Return tf-idf rows of length 1, [n, F]; zeros for a text without a known word."""
+        return self._fitted().tfidf.rows(texts)
+
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
         """Probabilities [n, L], σ of the scores."""
         probabilities: np.ndarray = expit(self.scores(texts))

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from abalone.model.plain import opens_as_classifier
 from abalone.recipes import nearest_recipe
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
 
+LEFT_OUT = "encoder_left_out"  # in the story: the encoder that validation gave no weight beside words
 SHOWN = {
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
@@ -28,12 +28,12 @@ CITATION = """```bibtex
 
 def model_card(predictor: "Predictor") -> str:
     """Markdown with what the model is, what it was trained on, how good it is and how to use it."""
-    config, story = predictor.config, predictor.story
+    story = predictor.story
     parts = [
-        _header(),
+        _header(predictor),
         f"# A classifier for {story['corpus']}\n\n"
         f"Gives a text some of {len(predictor.label_names)} labels, with an eye to the rare ones. Made with ABALONE: "
-        f"`{config.encoder}`{_made(predictor)}.",
+        f"{_made(predictor)}.",
         _usage(predictor),
         _intended_use(),
         _data(story["statistics"]),
@@ -47,17 +47,24 @@ def model_card(predictor: "Predictor") -> str:
 def _made(predictor: "Predictor") -> str:
     """What was done to the encoder, and what speaks beside it."""
     config, experts = predictor.config, predictor.decision.mixture.used
+    if predictor.words is not None:
+        tried = predictor.story.get(LEFT_OUT)
+        left_out = "" if tried is None else f"; beside words, validation gave the encoder `{tried}` no weight"
+        return f"tf-idf and a linear SVM for each label, without an encoder{left_out}"
     trained = f", objective `{config.objective}`" if config.epochs else " as it is, and a linear layer"
-    return trained + "".join(f", with the {name} expert at weight {weight:.2f}" for name, weight in experts.items())
+    return f"`{config.encoder}`{trained}" + "".join(
+        f", with the {name} expert at weight {weight:.2f}" for name, weight in experts.items()
+    )
 
 
-def _header() -> str:
+def _header(predictor: "Predictor") -> str:
+    of_encoder = "" if predictor.words is not None else ", contrastive-learning, sentence-transformers"
     return "\n".join(
         [
             "---",
             "library_name: abalone-mltc",
             "pipeline_tag: text-classification",
-            "tags: [multi-label, long-tail, contrastive-learning, sentence-transformers]",
+            f"tags: [multi-label, long-tail{of_encoder}]",
             "---",
         ]
     )
@@ -70,8 +77,13 @@ def _usage(predictor: "Predictor") -> str:
         'model = AbaloneClassifier.from_pretrained("path/to/this/folder")',
         'model.predict(["a text"])',
         "```",
-        "",
     ]
+    if predictor.words is not None:
+        return "\n".join(lines)
+    from abalone.model.plain import opens_as_classifier  # with torch, which a model of words alone does without
+
+    encoder, _, head = predictor.network
+    lines.append("")
     if opens_as_classifier(predictor):
         lines += ["With `transformers` alone, the probability of every label:", "", "```python"]
         lines += ["from transformers import pipeline", ""]
@@ -84,7 +96,7 @@ def _usage(predictor: "Predictor") -> str:
     if not opens_as_classifier(predictor):
         left_out.append(
             "the classifier, a linear layer in `head.safetensors`: the head that `transformers` has for this "
-            f"architecture cannot carry it, or not on `{predictor.encoder.pooling}` pooling"
+            f"architecture cannot carry it, or not on `{encoder.pooling}` pooling"
         )
     used = predictor.decision.mixture.used
     left_out += [f"the {name} expert, mixed in with weight {weight:.2f}" for name, weight in used.items()]
@@ -95,7 +107,7 @@ def _usage(predictor: "Predictor") -> str:
             f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "
             f"{predictor.config.max_chunks} times as many"
         )
-    if (layers := len(predictor.head.weight)) > 1:
+    if (layers := len(head.weight)) > 1:
         left_out.append(f"the averaging over {layers} linear layers: `transformers` sees one, their mean")
     lines += ["", "What is left out without ABALONE:", "", *(f"- {item};" for item in left_out)]
     return "\n".join(lines)[:-1] + "."

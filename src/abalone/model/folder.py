@@ -1,4 +1,7 @@
-"""The model folder: standard files, written to a temporary name and moved into place."""
+"""The model folder: standard files, written to a temporary name and moved into place.
+
+Torch is imported for a model with an encoder, and not for one of words alone.
+"""
 
 import hashlib
 import json
@@ -7,22 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from safetensors.torch import load_file, save_file
-
 from abalone import __version__
-from abalone.config import Config
+from abalone.config import NO_ENCODER, Config
 from abalone.data.errors import readable
 from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import misfit
-from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
-from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.model.card import model_card
-from abalone.model.encoder import load_encoder, quiet_transformers
-from abalone.model.heads import LinearHead
-from abalone.model.plain import limit_tokenizer, save_encoder, save_sentence_transformer
 from abalone.model.predictor import Predictor
 
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
@@ -44,22 +40,18 @@ SHAPE = {
         "fingerprint?": str,
     },
 }
-HEAD, NEIGHBOURS, LEXICAL = "head.safetensors", "neighbours.safetensors", "lexical"
+LEXICAL = "lexical"
 
 
 def save(predictor: Predictor, folder: str | Path) -> None:
     """Write a model folder; what was at that name before stays whole until the new one is complete."""
     with whole_folder(Path(folder)) as place:
-        with quiet_transformers():
-            save_encoder(predictor, place)
-            predictor.tokenizer.save_pretrained(place)
-        limit_tokenizer(place, predictor.max_length)
-        save_sentence_transformer(predictor, place, predictor.max_length)
-        save_file(predictor.head.state(), place / HEAD)
+        if predictor.words is None:
+            from abalone.model.network_files import save_network
+
+            save_network(predictor, place)
         if predictor.lexical is not None:
             predictor.lexical.save(place / LEXICAL)
-        if predictor.neighbours is not None:
-            save_file(predictor.neighbours.state(), place / NEIGHBOURS)
         if predictor.seen is not None:
             (place / SEEN).write_bytes(predictor.seen.to_bytes())
         about = {
@@ -68,7 +60,7 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             "config": predictor.config.to_dict(),
             "decision": predictor.decision.to_dict(),
             "answers_in_names": predictor.answers_in_names,
-            "tokenizer_max_length": predictor.tokenizer.model_max_length,
+            **({} if predictor.words is not None else {"tokenizer_max_length": predictor.network[1].model_max_length}),
             "story": predictor.story,
         }
         (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -88,8 +80,14 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
         if wrong := misfit(about, SHAPE):
             raise ValueError(wrong)
         config = Config.from_dict(about["config"])
+    has_encoder = config.encoder != NO_ENCODER
     config = config.replace(**settings)  # what is wrong with these is no damage
-    choose_device(config.device)
+    if has_encoder != (config.encoder != NO_ENCODER):
+        raise ValueError(f"{folder} is a finished model: its encoder cannot be changed to {config.encoder!r}")
+    if has_encoder:
+        from abalone.device import choose_device
+
+        choose_device(config.device)
     with _damage_told(folder):
         predictor = _read(folder, about, config)
         _refuse_misfits(predictor)
@@ -118,21 +116,21 @@ def _damage_told(place: Path) -> Iterator[None]:
 
 
 def _read(folder: Path, about: dict[str, Any], config: Config) -> Predictor:
-    encoder, tokenizer = load_encoder(str(folder), config.pooling, config.dropout)
-    # The tokenizer in the folder stops where other tools should; a larger `max_length` may be asked of this one.
-    tokenizer.model_max_length = about.get("tokenizer_max_length", tokenizer.model_max_length)
-    tensors = load_file(folder / HEAD)
-    head = LinearHead(tensors["weight"].float(), tensors["bias"].float())
-    neighbours = folder / NEIGHBOURS
+    encoder = tokenizer = head = neighbours = None
+    if config.encoder != NO_ENCODER:
+        from abalone.model.network_files import read_neighbours, read_network
+
+        encoder, tokenizer, head = read_network(folder, about, config)
+        neighbours = read_neighbours(folder, config)
     return Predictor(
         config,
         tuple(about["label_names"]),
-        encoder.eval(),
+        encoder,
         tokenizer,
         head,
         Decision.from_dict(about["decision"]),
         LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
-        NearestNeighbours.from_state(load_file(neighbours), device=config.device) if neighbours.is_file() else None,
+        neighbours,
         about["answers_in_names"],
         about["story"],
         SeenTexts.from_bytes((folder / SEEN).read_bytes()) if (folder / SEEN).is_file() else None,
@@ -141,24 +139,25 @@ def _read(folder: Path, about: dict[str, Any], config: Config) -> Predictor:
 
 def _refuse_misfits(predictor: Predictor) -> None:
     """Raise where the parts are not those of one model, before a text finds out."""
-    labels, hidden = len(predictor.label_names), predictor.encoder.hidden_size
-    weight, bias = tuple(predictor.head.weight.shape), tuple(predictor.head.bias.shape)
+    if predictor.encoder is not None:
+        from abalone.model.network_files import refuse_misfit_network
+
+        refuse_misfit_network(predictor)
+    elif predictor.lexical is None:
+        raise ValueError(f"it has neither an encoder nor the folder {LEXICAL}")
+    elif predictor.decision.mixture.used:
+        raise ValueError("there is no encoder to mix experts with")
+    labels = len(predictor.label_names)
     decision, experts = predictor.decision, {"lexical": predictor.lexical, "neighbours": predictor.neighbours}
     by_label = {"thresholds": len(decision.thresholds.values), "frequencies": len(predictor.frequencies)}
     if decision.calibration is not None:
         by_label["calibration"] = len(decision.calibration.groups)
     by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
-    if weight != (*bias[:1], labels, hidden) or bias != (*weight[:1], labels):
-        raise ValueError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
     for name, found in by_label.items():
         if found != labels:
             raise ValueError(f"there are {labels} label names, and {name} for {found}")
-    if not all(weights.isfinite().all() for weights in (predictor.head.weight, predictor.head.bias)):
-        raise ValueError(f"{HEAD} holds values that are no numbers")
     if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
         raise ValueError(f"{', '.join(absent)} is mixed in, and not there")
-    if predictor.max_length < 3 or predictor.special_tokens is None:
-        raise ValueError(f"it reads {predictor.max_length} tokens of a text")
 
 
 def refuse_foreign(folder: Path) -> None:

@@ -27,8 +27,9 @@ TANH_SCALE = 2.0**-13
 
 def opens_as_classifier(predictor: "Predictor") -> bool:
     """Whether plain `transformers` gives this model's neural probabilities."""
-    kind = predictor.encoder.model.config.model_type
-    return predictor.encoder.pooling == "cls" and (kind in TANH_HEADS or kind in RELU_HEADS)
+    encoder, _, _ = predictor.network
+    kind = encoder.model.config.model_type
+    return encoder.pooling == "cls" and (kind in TANH_HEADS or kind in RELU_HEADS)
 
 
 def save_encoder(predictor: "Predictor", place: Path) -> None:
@@ -39,7 +40,7 @@ def save_encoder(predictor: "Predictor", place: Path) -> None:
     if opens_as_classifier(predictor):
         sequence_classifier(predictor).save_pretrained(place)
     else:
-        predictor.encoder.model.save_pretrained(place)
+        predictor.network[0].model.save_pretrained(place)
 
 
 def sequence_classifier(predictor: "Predictor") -> PreTrainedModel:
@@ -48,7 +49,7 @@ def sequence_classifier(predictor: "Predictor") -> PreTrainedModel:
     Its sigmoids are what the neural classifier alone says, at the model's temperatures. Without experts these are the
     model's probabilities; where experts are mixed in, the temperatures were fitted to the mixture and not to these.
     """
-    encoder = predictor.encoder.model
+    encoder = predictor.network[0].model
     config = copy.deepcopy(encoder.config)
     config.id2label = dict(enumerate(predictor.label_names))
     config.label2id = {name: number for number, name in enumerate(predictor.label_names)}
@@ -63,8 +64,7 @@ def sequence_classifier(predictor: "Predictor") -> PreTrainedModel:
 
 def _head(predictor: "Predictor") -> dict[str, Tensor]:
     """Our linear layer as the two layers with a bend between them that the architecture has."""
-    encoder = predictor.encoder.model
-    head = predictor.head.merged()
+    encoder, head = predictor.network[0].model, predictor.network[2].merged()
     weight, bias = head.weight[0].to(encoder.device), head.bias[0].to(encoder.device)  # [L, h], [L]
     if (calibration := predictor.decision.calibration) is not None:
         temperatures = torch.from_numpy(calibration.temperatures[calibration.groups]).to(weight)  # [L]
@@ -104,15 +104,16 @@ def _bound(norm: nn.LayerNorm) -> Tensor:
 
 def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: int) -> None:
     """The few files that make a folder a `SentenceTransformer`; the weights are those of the encoder."""
+    encoder, _, _ = predictor.network
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (path, kind) in enumerate(kinds.items())
     ]
     pooling = {
-        "word_embedding_dimension": predictor.encoder.hidden_size,
-        "pooling_mode_cls_token": predictor.encoder.pooling == "cls",
-        "pooling_mode_mean_tokens": predictor.encoder.pooling == "mean",
+        "word_embedding_dimension": encoder.hidden_size,
+        "pooling_mode_cls_token": encoder.pooling == "cls",
+        "pooling_mode_mean_tokens": encoder.pooling == "mean",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }

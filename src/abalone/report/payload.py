@@ -95,18 +95,13 @@ def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> 
     by_label = {name: [getattr(row, name) for row in table] for name in MEASURES}
     drawn = draw_scores(truth, predictions, run.thirds)
     losses = document_losses(truth, probabilities)
-    given = csr_array(predictions)
     return {
         "scores": evaluate(truth, predictions, probabilities=probabilities, frequencies=run.frequencies),
         "intervals": _plain(drawn.intervals()),
         "by_label": by_label,
         "reliability": [asdict(part) for part in reliability_by_third(probabilities, truth, run.thirds)],
         "thresholds": threshold_worth(run),
-        "map": {
-            "layouts": {name: places.round(4) for name, places in document_map(answers.embeddings).items()},
-            "given": [columns[row] for row in _rows(given, answers.mapped)],
-            "loss": losses[answers.mapped].round(3),
-        },
+        "map": _map(answers, columns, losses),
         "clustering": _clustering(answers, run.config["device"]),
         "confusion": _confusion(truth, predictions, columns),
         "worst": _worst(run, answers, columns, documents, losses),
@@ -116,10 +111,21 @@ def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> 
 MEASURES = ("support", "predicted", "precision", "recall", "f1")
 
 
+def _map(answers: Answers, columns: np.ndarray, losses: np.ndarray) -> dict[str, Any] | None:
+    """Where the documents lie, what they were given and how far off that is; `None` without an encoder."""
+    if answers.embeddings is None:
+        return None
+    return {
+        "layouts": {name: places.round(4) for name, places in document_map(answers.embeddings).items()},
+        "given": [columns[row] for row in _rows(csr_array(answers.predictions), answers.mapped)],
+        "loss": losses[answers.mapped].round(3),
+    }
+
+
 def _clustering(answers: Answers, device: str) -> dict[str, Any] | None:
-    """Of the documents on the map; `None` where they carry fewer than two combinations of labels."""
+    """Of the documents on the map; `None` without one, and where they carry fewer than two combinations of labels."""
     truth = answers.truth[answers.mapped]
-    if label_combinations(truth).max() < 1:
+    if answers.embeddings is None or label_combinations(truth).max() < 1:
         return None
     return cluster_by_combination(answers.embeddings, truth, device=device).to_dict()
 

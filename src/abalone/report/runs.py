@@ -49,14 +49,14 @@ class Answers:
         probabilities: [n, L].
         predictions: bool, [n, L].
         mapped: rows that the map shows, in order.
-        embeddings: of those rows, [m, h].
+        embeddings: of those rows, [m, h]; `None` of a model without an encoder.
     """
 
     truth: csr_array
     probabilities: np.ndarray
     predictions: np.ndarray
     mapped: np.ndarray
-    embeddings: np.ndarray
+    embeddings: np.ndarray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     texts = read_texts(documents.texts)
-    embeddings = model.predictor_.embed(texts)
+    embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))
     return Answers(
@@ -120,7 +120,7 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
         probabilities=probabilities,
         predictions=model.predictor_.decision.labels(probabilities),
         mapped=mapped,
-        embeddings=embeddings[mapped],
+        embeddings=None if embeddings is None else embeddings[mapped],
     )
 
 

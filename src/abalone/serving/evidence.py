@@ -8,8 +8,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from abalone.data.cache import cache_entry, source_key, written_whole
 from abalone.data.corpus import Corpus
@@ -20,7 +22,9 @@ FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an 
 CHECKSUM_BYTES = 4  # at the end of the file
 SHOWN = 600  # characters of a document: enough to see what it is about
 
-Embed = Callable[[Sequence[str]], np.ndarray]
+Vectors = np.ndarray | csr_array
+"""What texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
+Embed = Callable[[Sequence[str]], Vectors]
 
 
 @dataclass(frozen=True)
@@ -33,20 +37,24 @@ class Document:
 
 
 class Evidence:
-    """Finds the training documents nearest to a text, by the cosine of the model's embeddings.
+    """Finds the training documents nearest to a text, by the cosine of the model's vectors.
 
     Args:
         texts: the training documents.
         labels: the names of each one's labels.
-        embeddings: [n, h].
+        vectors: [n, h].
     """
 
-    def __init__(self, texts: Sequence[str], labels: list[list[str]], embeddings: np.ndarray) -> None:
+    def __init__(self, texts: Sequence[str], labels: list[list[str]], vectors: Vectors) -> None:
+        self._texts, self._labels = texts, labels
+        self._neighbours: _Nearest
+        if not isinstance(vectors, np.ndarray):
+            self._neighbours = _SharedWords(vectors)
+            return
         from abalone.evaluation.knn import NearestNeighbours  # torch, which an ONNX file without evidence does not need
 
-        self._texts, self._labels = texts, labels
         unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
-        self._neighbours = NearestNeighbours(device="cpu").fit(embeddings, unlabelled)
+        self._neighbours = NearestNeighbours(device="cpu").fit(vectors, unlabelled)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -57,7 +65,7 @@ class Evidence:
 
         Args:
             corpus: the data; its labels need not be the model's.
-            embed: the model's embeddings of texts.
+            embed: the model's vectors of texts.
             model: its folder or file; embeddings are computed once and cached as long as it stays the same.
         """
         texts = corpus.train.texts
@@ -66,11 +74,16 @@ class Evidence:
         labels = label_lists(corpus.train.labels, corpus.label_names)
         return cls(texts, labels, _embedded_once(texts, embed, model))
 
-    def nearest(self, embeddings: np.ndarray, k: int) -> list[list[Document]]:
-        """The k nearest documents to each row of embeddings [n, h], nearest first."""
-        rows, cosines = self._neighbours.neighbours(embeddings, k)  # [n, k] each
+    def nearest(self, vectors: Vectors, k: int) -> list[list[Document]]:
+        """The k nearest documents to each row of vectors [n, h], nearest first; none that shares no word."""
+        rows, cosines = self._neighbours.neighbours(vectors, k)  # [n, k] each
+        by_words = isinstance(self._neighbours, _SharedWords)
         return [
-            [self._document(int(row), float(cosine)) for row, cosine in zip(*near, strict=True)]
+            [
+                self._document(int(row), float(cosine))
+                for row, cosine in zip(*near, strict=True)
+                if cosine > 0 or not by_words
+            ]
             for near in zip(rows, cosines, strict=True)
         ]
 
@@ -80,8 +93,31 @@ class Evidence:
         return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
 
 
-def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarray:
-    """Embeddings [n, h], from the cache if this model has read these texts before."""
+class _Nearest(Protocol):
+    def neighbours(self, vectors: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of the k nearest, and their cosines, [n, k] each, nearest first."""
+        ...
+
+
+class _SharedWords:
+    """Nearest by tf-idf rows of length 1, [N, F]."""
+
+    def __init__(self, rows: csr_array) -> None:
+        self._by_word = rows.T.tocsr()  # [F, N], so that a query looks at its own words only
+
+    def neighbours(self, vectors: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `_Nearest`."""
+        k = min(k, self._by_word.shape[1])
+        rows, cosines = (np.empty((vectors.shape[0], k), dtype) for dtype in (np.int64, np.float64))
+        for query in range(vectors.shape[0]):  # one at a time: the cosines with all documents are dense
+            found = (vectors[[query]] @ self._by_word).toarray()[0]  # [N]
+            rows[query] = np.argsort(-found, kind="stable")[:k]
+            cosines[query] = found[rows[query]]
+        return rows, cosines
+
+
+def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> Vectors:
+    """Vectors [n, h], from the cache if this model has read these texts before."""
     path = cache_entry("evidence", f"{_key(texts, model)}.npy")
     try:
         content = path.read_bytes()
@@ -91,6 +127,8 @@ def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> np.ndarra
     except (OSError, ValueError, EOFError):
         pass  # not there, or damaged: made again
     embeddings = embed(texts)
+    if not isinstance(embeddings, np.ndarray):
+        return embeddings  # words are counted as fast as they would be read
     buffer = io.BytesIO()
     np.save(buffer, embeddings, allow_pickle=False)
     try:

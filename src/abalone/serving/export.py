@@ -16,7 +16,7 @@ from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.extras import install_hint
 from abalone.model.predictor import Predictor
-from abalone.serving.onnx_graph import Network, graph_of, in_8_bits
+from abalone.serving.onnx_graph import Network, graph_of, in_8_bits, no_graph
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
 from abalone.serving.onnx_neighbours import neighbours_as_text
 from abalone.serving.smoothing import smooth
@@ -49,7 +49,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
         int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
     """
     output = Path(output)
-    _refuse(predictor, output)
+    _refuse(predictor, output, int8)
     files = _files_as_text(predictor)
     _refuse_too_large(predictor, files)
     texts = _real_texts(predictor)
@@ -68,7 +68,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
 
 
-def _refuse(predictor: Predictor, output: Path) -> None:
+def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
     """Say at once what cannot be done."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
@@ -79,7 +79,11 @@ def _refuse(predictor: Predictor, output: Path) -> None:
         raise ValueError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
-    if len(predictor.head.weight) > 1:  # as in folders of before, whose decision fits their averaged probabilities
+    if predictor.words is not None:
+        if int8:
+            raise ValueError("int8 is for the weights of an encoder, and this model has none: export it without int8")
+        return
+    if len(predictor.network[2].weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
         raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
@@ -87,7 +91,7 @@ def _files_as_text(predictor: Predictor) -> dict[str, str]:
     """What a model folder has beside the network, by the names of its files: experts that are mixed in, and more."""
     used = predictor.decision.mixture.used
     found: dict[str, str] = {}
-    if "lexical" in used and predictor.lexical is not None:
+    if predictor.lexical is not None and ("lexical" in used or predictor.words is not None):
         found |= lexical_as_text(predictor.lexical)
     if "neighbours" in used and predictor.neighbours is not None:
         found |= neighbours_as_text(predictor.neighbours)
@@ -97,7 +101,8 @@ def _files_as_text(predictor: Predictor) -> dict[str, str]:
 
 
 def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
-    size = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters()) + sum(map(len, files.values()))
+    weights = [] if predictor.encoder is None else predictor.encoder.model.parameters()
+    size = 4 * sum(weight.numel() for weight in weights) + sum(map(len, files.values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
@@ -105,10 +110,13 @@ def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
 def _file_content(predictor: Predictor, files: Mapping[str, str], texts_for_int8: list[str] | None) -> bytes:
     import onnx
 
-    network, reading = Network(predictor), _reading(predictor)
-    if texts_for_int8 is None:
-        graph = graph_of(network)
+    reading = None if predictor.words is not None else _reading(predictor)
+    if reading is None:
+        graph = no_graph()
+    elif texts_for_int8 is None:
+        graph = graph_of(Network(predictor))
     else:
+        network = Network(predictor)
         inputs = reading.padded(reading.pieces(texts_for_int8)[0])
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
         graph = in_8_bits(graph_of(network))
@@ -126,14 +134,15 @@ def _story(predictor: Predictor) -> dict[str, Any]:
 
 
 def _reading(predictor: Predictor) -> Reading:
-    plain = PlainTokenizer(predictor.tokenizer)
+    _, tokenizer, _ = predictor.network
+    plain = PlainTokenizer(tokenizer)
     prefix, suffix = plain.special_tokens
     return Reading(
         plain.backend.to_str(),
         bool(plain.backend.encode_special_tokens),
         prefix,
         suffix,
-        int(predictor.tokenizer.pad_token_id or 0),
+        int(tokenizer.pad_token_id or 0),
         predictor.max_length,
         predictor.config.max_chunks,
     )
@@ -145,11 +154,13 @@ def _real_texts(predictor: Predictor) -> list[str]:
 
 
 def _odd_texts(predictor: Predictor) -> list[str]:
-    """Random tokens, from none to more than is read."""
-    random = np.random.default_rng(0)
-    special = set(predictor.tokenizer.all_special_ids)
-    ordinary = [number for number in sorted(predictor.tokenizer.get_vocab().values()) if number not in special]
-    return [str(predictor.tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
+    """Random tokens, from none to more than is read; of words alone, none."""
+    if predictor.words is not None:
+        return [""]
+    random, (_, tokenizer, _) = np.random.default_rng(0), predictor.network
+    special = set(tokenizer.all_special_ids)
+    ordinary = [number for number in sorted(tokenizer.get_vocab().values()) if number not in special]
+    return [str(tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:

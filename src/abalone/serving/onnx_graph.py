@@ -18,6 +18,7 @@ from abalone.model.predictor import Predictor
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+IR_VERSION = 9  # what belongs to this OPSET
 OPSET = 20  # the first with GELU; onnxruntime 1.17 reads it
 IN_8_BITS = ("MatMul", "Gather")  # products and embeddings; the head is the only `Gemm`, and costs nothing as it is
 
@@ -27,10 +28,11 @@ class Network(nn.Module):
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        self.encoder = copy.deepcopy(predictor.encoder.model).cpu().float()
+        encoder, _, head = predictor.network
+        self.encoder = copy.deepcopy(encoder.model).cpu().float()
         self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
-        self.pooling = predictor.encoder.pooling
-        self.head = _linear(predictor.head)
+        self.pooling = encoder.pooling
+        self.head = _linear(head)
         self.eval()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,6 +75,22 @@ def graph_of(network: Network) -> "ModelProto":
     graph = program.model_proto
     del graph.graph.value_info[:]  # shapes that later steps infer anew; those the exporter left are partly wrong
     return graph
+
+
+def no_graph() -> "ModelProto":
+    """Return a file for a model of words alone, all of which is in the metadata.
+
+    There is no way from texts to tf-idf rows in ONNX's own operators that would split words as we do. A graph must
+    have a node, so this one hands back what it is given.
+    """
+    from onnx import TensorProto, helper
+
+    same = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("anything", "the_same")]
+    node = helper.make_node("Identity", ["anything"], ["the_same"])
+    graph = helper.make_graph([node], "words_alone", same[:1], same[1:])
+    about = "tf-idf + SVM, without a network: ABALONE reads the model from the metadata of this file"
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, doc_string=about)
 
 
 @contextmanager

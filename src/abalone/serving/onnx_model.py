@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
@@ -20,6 +21,7 @@ from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 from abalone.extras import install_hint
+from abalone.model.predictor import NO_NETWORK
 from abalone.progress import track
 from abalone.serving.onnx_neighbours import StoredNeighbours
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 FORMAT = "1"
+FORMAT_OF_WORDS = "words-1"  # no network: the lexical expert is the classifier
 # Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
 MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
 STORY = "story"  # which files of before do not have
@@ -101,9 +104,10 @@ class OnnxModel:
     """What `abalone export` wrote.
 
     Args:
-        session: the network, from `input_ids` and `attention_mask` to `logits` and `embeddings`.
+        session: the network, from `input_ids` and `attention_mask` to `logits` and `embeddings`; in a model of words
+            alone it is never run.
         label_names: [L], the columns of every matrix.
-        reading: from texts to ids.
+        reading: from texts to ids; `None` in a model of words alone, where `lexical` is the classifier.
         decision: from logits to labels.
         lexical, neighbours: the experts that are mixed in, if any.
         story: of its training data `provenance`, and in `statistics` the `frequencies` of the labels; as in the model
@@ -113,7 +117,7 @@ class OnnxModel:
 
     session: "InferenceSession"
     label_names: tuple[str, ...]
-    reading: Reading
+    reading: Reading | None
     decision: Decision
     lexical: LexicalModel | None = None
     neighbours: StoredNeighbours | None = None
@@ -136,16 +140,17 @@ class OnnxModel:
             raise ValueError(f"{name} is damaged: {error}") from None
         if MARK not in stored:
             raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
-        if stored[MARK] != FORMAT:
+        if stored[MARK] not in (FORMAT, FORMAT_OF_WORDS):
             raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
+        parts = [part for part in SHAPES if part != READING or stored[MARK] == FORMAT]
         try:
-            told = {part: json.loads(stored[part]) for part in SHAPES}
-            if wrong := next(filter(None, (misfit(told[part], SHAPES[part], part) for part in SHAPES)), None):
+            told = {part: json.loads(stored[part]) for part in parts}
+            if wrong := next(filter(None, (misfit(told[part], SHAPES[part], part) for part in parts)), None):
                 raise ValueError(wrong)
             model = cls(
                 session,
                 tuple(told[LABEL_NAMES]),
-                Reading(**told[READING]),
+                Reading(**told[READING]) if READING in told else None,
                 Decision.from_dict(told[DECISION]),
                 _stored_lexical(stored),
                 StoredNeighbours.found_in(stored),
@@ -164,12 +169,16 @@ class OnnxModel:
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """[n, L]."""
-        return self.probabilities_and_embeddings(texts)[0]
+        if self.reading is None and len(texts):
+            return self.decision.probabilities(self._words.scores(texts), {})
+        return self.probabilities_and_vectors(texts)[0]
 
-    def probabilities_and_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """[n, L] and [n, h], each text read once."""
+    def probabilities_and_vectors(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray | csr_array]:
+        """[n, L] and `vectors`, each text encoded once."""
         if not len(texts):
-            return np.empty((0, len(self.label_names))), self.embed(texts)
+            return np.empty((0, len(self.label_names))), self.vectors(texts)
+        if self.reading is None:
+            return self.probabilities(texts), self.vectors(texts)
         logits, embeddings = self._outputs(texts)
         experts = {} if self.lexical is None else {"lexical": self.lexical.scores(texts)}
         if self.neighbours is not None:
@@ -192,10 +201,22 @@ class OnnxModel:
         return probabilities
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[n, h], float32."""
+        """[n, h], float32; raises `ValueError` where there is no encoder."""
+        if self.reading is None:
+            raise ValueError(NO_NETWORK)
         if not len(texts):
             return np.empty((0, self.session.get_outputs()[1].shape[1]), np.float32)
         return self._outputs(texts)[1]
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray | csr_array:
+        """Return what texts are compared by: embeddings [n, h], or tf-idf rows [n, F] where there is no encoder."""
+        return self._words.rows(texts) if self.reading is None else self.embed(texts)
+
+    @property
+    def _words(self) -> LexicalModel:
+        if self.lexical is None:
+            raise ValueError("it has neither a network nor words")
+        return self.lexical
 
     def names(self, chosen: np.ndarray) -> list[list[str]]:
         """The label names of each row of a 0/1 matrix [n, L]."""
@@ -207,6 +228,8 @@ class OnnxModel:
 
     def _outputs(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Logits [n, L] and embeddings [n, h], for each text the mean over its pieces."""
+        if self.reading is None:
+            raise ValueError(NO_NETWORK)
         blocks = []
         for start in range(0, len(texts), BLOCK):
             pieces, counts = self.reading.pieces(texts[start : start + BLOCK])
@@ -236,7 +259,7 @@ def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:
 
 def metadata(
     label_names: Sequence[str],
-    reading: Reading,
+    reading: Reading | None,
     decision: Decision,
     files: Mapping[str, str],
     story: Mapping[str, Any],
@@ -246,11 +269,11 @@ def metadata(
         LABEL_NAMES: list(label_names),
         THRESHOLDS: decision.thresholds.values.tolist(),
         DECISION: decision.to_dict(),
-        READING: asdict(reading),
+        **({} if reading is None else {READING: asdict(reading)}),
         STORY: story,
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    return {MARK: FORMAT, **told, **files}
+    return {MARK: FORMAT_OF_WORDS if reading is None else FORMAT, **told, **files}
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:

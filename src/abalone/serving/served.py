@@ -8,7 +8,7 @@ import numpy as np
 
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision
-from abalone.serving.evidence import Document, Evidence
+from abalone.serving.evidence import Document, Evidence, Vectors
 
 
 class Classifier(Protocol):
@@ -24,15 +24,15 @@ class Classifier(Protocol):
         """Chooses labels from probabilities."""
         ...
 
-    def probabilities_and_embeddings(self, texts: Sequence[str], /) -> tuple[np.ndarray, np.ndarray]:
-        """[n, L] and [n, h], each text read once."""
+    def probabilities_and_vectors(self, texts: Sequence[str], /) -> tuple[np.ndarray, Vectors]:
+        """[n, L] and `vectors`, each text encoded once."""
         ...
 
     def scores(self, texts: Sequence[str], /) -> Scores:
         """The probabilities, computed block by block where texts and labels are many."""
         ...
 
-    def embed(self, texts: Sequence[str], /) -> np.ndarray:
+    def vectors(self, texts: Sequence[str], /) -> Vectors:
         """[n, h]; only asked for where there is evidence to search."""
         ...
 
@@ -73,14 +73,14 @@ class Served:
     def answer(self, queries: Sequence[Query]) -> list[Verdict]:
         """One answer a query, in order."""
         texts = [query.text for query in queries]
-        probabilities, embeddings = self.classifier.probabilities_and_embeddings(texts)  # [n, L], [n, h]
+        probabilities, vectors = self.classifier.probabilities_and_vectors(texts)  # [n, L], [n, h]
         given = self.classifier.decision.labels(probabilities)  # [n, L]
-        near = self._nearest(queries, embeddings)
+        near = self._nearest(queries, vectors)
         return [Verdict(probabilities[row], given[row], near.get(row)) for row in range(len(queries))]
 
-    def _nearest(self, queries: Sequence[Query], embeddings: np.ndarray) -> dict[int, list[Document]]:
+    def _nearest(self, queries: Sequence[Query], vectors: Vectors) -> dict[int, list[Document]]:
         asking = [row for row, query in enumerate(queries) if query.evidence]
         if self.evidence is None or not asking:
             return {}
-        found = self.evidence.nearest(embeddings[asking], max(queries[row].evidence for row in asking))
+        found = self.evidence.nearest(vectors[asking], max(queries[row].evidence for row in asking))
         return {row: near[: queries[row].evidence] for row, near in zip(asking, found, strict=True)}

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from abalone.config import Config
+from abalone.config import NO_ENCODER, Config
 from abalone.data.alone import alone_in
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
@@ -20,20 +19,21 @@ from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.evaluation.blocks import Scores
-from abalone.evaluation.decision import Decision, fit_decision
+from abalone.evaluation.decision import Decision, fit_and_score
 from abalone.evaluation.knn import NearestNeighbours
-from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.metrics import evaluate
 from abalone.losses import loss_spec
+from abalone.model.card import LEFT_OUT
 from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
 from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
+from abalone.recipes import words_alone
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import History, TrainingRun, enter_folder, refuse_other_documents
+from abalone.training.words import fit_lexical, fit_words, story_of, words_model
 
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
 
@@ -66,6 +66,10 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             return enter_folder(folder, config, corpus, resume=resume)
 
         made_by = ranks.told_by_main(enter)
+        if config.encoder == NO_ENCODER:
+            predictor = fit_words(config, corpus)
+            predictor.story["fingerprint"] = made_by
+            return predictor
         torch.manual_seed(config.seed)  # before any weight is drawn
         encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
         # Before all documents are read, so that more layers than there are cost nothing.
@@ -105,47 +109,46 @@ def _with_decision(
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if config.lexical:
-        lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
-        lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
+        lexical = fit_lexical(corpus.train, corpus.validation, config.seed)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if config.neighbours:
         embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
         neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
         experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
-    statistics = corpus.stats()
-    frequencies = np.array(statistics.frequencies)
+    story = {**story_of(corpus), "history": history}
+    frequencies = np.array(story["statistics"]["frequencies"])
     # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
     layers, head = head, head.merged()
     logits = head.logits_in_blocks(val_embeddings)
 
     def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
-        decision = fit_decision(logits, experts, corpus.validation.labels, frequencies, config)
-        probabilities = decision.scores(logits, experts)
-        given = decision.given(probabilities)
-        return decision, evaluate(corpus.validation.labels, given, probabilities=probabilities, frequencies=frequencies)
+        return fit_and_score(logits, experts, corpus.validation.labels, frequencies, config)
 
     decision, scores = scores_with(logits, experts)
-    story: dict[str, Any] = {
-        "corpus": corpus.name,
-        "provenance": dict(corpus.provenance),
-        "statistics": statistics.as_dict(),
-        "history": history,
-        "scores": {"validation": scores},
-    }
+    used = decision.mixture.used
+    if lexical is not None and used == {"lexical": 1.0}:
+        decision, scores = scores_with(experts["lexical"], {})
+        warnings.warn(
+            f"On validation the encoder adds nothing to words alone (macro-F1 {scores['macro_f1']:.3f}), so the model "
+            f"is tf-idf + SVM: no encoder is saved. The recipe words trains the same in seconds; {_longer(config)} to "
+            "give the encoder another chance.",
+            stacklevel=4,
+        )
+        story |= {"scores": {"validation": scores}, LEFT_OUT: config.encoder}
+        return words_model(words_alone(config), corpus, lexical, decision, story)
+    story["scores"] = {"validation": scores}
     if len(layers.weight) > 1:
         _, averaged = scores_with(layers.logits_in_blocks(val_embeddings), experts)
         story["scores"]["validation, probes averaged as probabilities"] = averaged
     if lexical is not None:
         _, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline
-        if scores["macro_f1"] < baseline["macro_f1"] - BEHIND or decision.mixture.used == {"lexical": 1.0}:
-            advice = "train longer" if config.epochs else "train the encoder too"
+        if scores["macro_f1"] < baseline["macro_f1"] - BEHIND:
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
-                f"({baseline['macro_f1']:.3f}): {advice}, or use the tf-idf model",
+                f"({baseline['macro_f1']:.3f}): {_longer(config)}, or use the recipe words, which is tf-idf alone",
                 stacklevel=4,
             )
-    used = decision.mixture.used
     return Predictor(
         config,
         corpus.label_names,
@@ -158,6 +161,10 @@ def _with_decision(
         story=story,
         seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
     )
+
+
+def _longer(config: Config) -> str:
+    return "train longer" if config.epochs else "train the encoder too"
 
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:

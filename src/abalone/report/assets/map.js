@@ -240,7 +240,9 @@ function chip(name, verdict, note) {
 }
 
 function mapSection(report, chosen) {
+  if (report.runs.every((run) => !run.map)) return null;
   const run = report.runs[chosen];
+  if (!run.map) return section("map", "Map of the documents", "This model has no encoder, so it has no map.");
   const map = new DocumentMap(report, chosen);
   const byThird = report.thirds.map((name, third) => ({
     group: `${name} labels`,
