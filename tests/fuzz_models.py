@@ -80,7 +80,7 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
 
 
 TARGETS = {
-    "models/folders": Target(check_model, small=10, share=1, seconds=30),
-    "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30),
-    "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30),
+    "models/folders": Target(check_model, small=10, share=1, seconds=30, prepare=model_files),
+    "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30, prepare=encoder_files),
+    "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30, prepare=onnx_file),
 }

@@ -13,6 +13,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from abalone.cli import app
+from patience import PATIENCE
 
 DOCUMENTS = {"train": 160, "val": 40, "test": 40}
 BATCH = 8
@@ -33,7 +34,6 @@ SETTINGS = {
     "device": "cpu",
     "checkpoint_seconds": 0,
 }
-PATIENCE = 120  # seconds that a slow machine may take to reach a step or to end
 
 
 def command(workshop: Path, output: Path, *options: str) -> list[str]:
@@ -104,5 +104,5 @@ def wait_for_step(process: "subprocess.Popen[str]", checkpoint: Path, step: int)
     deadline = time.monotonic() + PATIENCE
     while reached(checkpoint) < step:
         assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
-        assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
+        assert time.monotonic() < deadline, f"no step {step} after {PATIENCE:.0f} s"
         time.sleep(0.002)

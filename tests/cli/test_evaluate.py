@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
+from patience import PATIENCE
 
 NAMES = ["[a] topic", "b", "c", "d", "e_" + "and_other_long_names_" * 4]
 TEXTS, LABELS = tiny.corpus(200)
@@ -75,7 +76,7 @@ def test_the_scores_are_those_of_the_model(split, rows, model, data, classifier)
 
 def test_the_test_split_in_a_process_of_its_own(model, data, classifier):
     words = [sys.executable, "-m", "abalone", "evaluate", str(model), str(data), "--json", "--device", "cpu"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout)
     expected = classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))

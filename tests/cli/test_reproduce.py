@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import tiny
 from abalone.cli import app
+from patience import PATIENCE
 
 DOCUMENTS = {"train": 80, "val": 30, "test": 30}
 SETTINGS = {
@@ -27,7 +28,6 @@ SETTINGS = {
     "checkpoint_seconds": 0,
 }
 SMALL = ["--epochs", "1", "--learning-rates", "2e-3", "--temperatures", "0.1", "--seeds", "0"]
-PATIENCE = 120  # seconds that a slow machine may take to reach a checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,7 @@ def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     while reached(checkpoint) < 3:
         assert process.exitcode is None, (shop / "log").read_text()
         time.sleep(0.002)
-    for _ in range(2):  # as `timeout` does
-        os.kill(process.pid, number)
+    os.kill(process.pid, number)
     process.join()
     told = (shop / "log").read_text()
     assert process.exitcode == status, told

@@ -14,10 +14,10 @@ import yaml
 import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
+from patience import PATIENCE
 from train_command import (
     DOCUMENTS,
     EPOCHS,
-    PATIENCE,
     SETTINGS,
     STEPS_AN_EPOCH,
     assert_refused,
