@@ -98,6 +98,7 @@ def test_many_lines_come_back_in_order(stream, classifier):
     feeder.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a closed pipe is no error elsewhere")
 def test_a_reader_that_stops_early_is_no_error(model, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS * 20))

@@ -160,6 +160,7 @@ def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop
     assert " – " not in positives[0] + positives[1]
 
 
+@pytest.mark.slow
 def test_two_encoders_of_one_name_never_meet(whole, workshop, tmp_path, monkeypatch):
     namesake = tiny.save_encoder(tmp_path / "elsewhere" / "encoder", seed=1)
     options = [*SMALL, "--rows", "MSC-FT", "--encoder", namesake]
@@ -194,6 +195,7 @@ def test_an_encoder_that_is_not_there_is_told_before_any_run(workshop, tmp_path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     rows = ["--rows", "MLM,MSC,MSC-FT,tf-idf"]
@@ -208,6 +210,7 @@ def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
     assert "[3/3]" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
     options = [*SMALL, "--rows", "MSC", "--epochs", "6"]
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "whole-cache"))

@@ -10,7 +10,7 @@ from striking import start, unfinished
 from train_command import reached
 from victims import assert_same_model, train, undisturbed, workshop
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ from train_command import (
     wait_for_step,
 )
 
+pytestmark = pytest.mark.usefixtures("one_split")
+
 GIVEN = ("--epochs", "0", "--max-length", "200")  # more than the encoder reads: the folder has another number
 WEIGHTS = ("model.safetensors", "head.safetensors")
 
@@ -67,6 +69,7 @@ def assert_went_on(before: list[dict[str, float]], after: list[dict[str, float]]
     assert len(after) == EPOCHS
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_killed_and_resumed_is_uninterrupted(start, workshop, tmp_path):
     output, whole, stage, step = tmp_path / "model", workshop / "whole", "training", 33
@@ -102,17 +105,24 @@ def test_ctrl_c_outside_of_training_says_how_to_go_on_too(workshop, tmp_path, mo
     assert result.stderr.endswith("interrupted\n  Run the same command with --resume to go on.\n")
 
 
-@pytest.fixture
-def unfinished(workshop, tmp_path, monkeypatch):
-    """The folder of a run that broke off after training, when the model was to be written."""
+@pytest.fixture(scope="module")
+def broken_off(workshop):
+    """The folder of a run that broke off after training, when the model was to be written; tests work on a copy."""
 
     def disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(workshop / "cache"))
         patch.setattr(AbaloneClassifier, "save_pretrained", disk_full)
-        assert_refused(run(*command(workshop, tmp_path / "model", "--epochs", "1")), "error: No space left on device")
-    return tmp_path / "model.training"
+        result = run(*command(workshop, workshop / "broken", "--epochs", "1"))
+    assert_refused(result, "error: No space left on device")
+    return workshop / "broken.training"
+
+
+@pytest.fixture
+def unfinished(broken_off, tmp_path):
+    return shutil.copytree(broken_off, tmp_path / "model.training")
 
 
 def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, tmp_path):

@@ -15,7 +15,7 @@ from patience import PATIENCE
 from together import environment, free_port
 from train_command import command, run, starter, wait_for_step
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 SETTINGS = train_command.SETTINGS | {
     "epochs": 4,  # of 7 steps, the last with 4 documents

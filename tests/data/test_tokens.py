@@ -265,6 +265,7 @@ def test_a_failure_midway_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_processes_that_build_at_once_agree(tmp_path: Path) -> None:
     """Each waits for the other before it tokenizes, so both find the cache empty."""
     script = """

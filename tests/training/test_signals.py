@@ -17,7 +17,7 @@ from abalone.training.objectives import Objective
 from abalone.training.pretrain import ValidationLoss
 from striking import unfinished
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="signals"), pytest.mark.usefixtures("one_split")]
 
 TEXTS, LABELS = tiny.corpus(60)
 SETTINGS = {
