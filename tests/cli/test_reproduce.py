@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone.cli import app
 from patience import PATIENCE
+from train_command import starter
 
 DOCUMENTS = {"train": 80, "val": 30, "test": 30}
 SETTINGS = {
@@ -216,18 +214,10 @@ def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "whole-cache"))
     assert run(*words(workshop, tmp_path / "whole", "ablation", *options)).exit_code == 0
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
-    command = [sys.executable, "-m", "abalone", *words(workshop, tmp_path / "out", "ablation", *options)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        end = time.monotonic() + PATIENCE
-        while not list((tmp_path / "cache").glob("experiments/runs/*/pretraining/epoch-*.safetensors")):
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        process.kill()
-        process.communicate()
+    with starter() as start:  # ten steps are an epoch
+        process = start(arguments=words(workshop, tmp_path / "out", "ablation", *options), killed_at=25)
+        _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, told
     assert not (tmp_path / "out" / "results.jsonl").exists()
     result = run(*words(workshop, tmp_path / "out", "ablation", *options))
     assert result.exit_code == 0, result.output

@@ -13,7 +13,7 @@ import train_command
 from abalone import AbaloneClassifier
 from patience import PATIENCE
 from together import environment, free_port
-from train_command import command, run, starter, wait_for_step
+from train_command import command, run, starter
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
@@ -79,11 +79,10 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     output = tmp_path / "model"
     folder = tmp_path / "model.training"
     port = free_port()
-    survivor, victim = (
-        start(arguments=command(workshop, output), **environment(index, 2, port)) for index in range(2)
+    survivor, _ = (
+        start(arguments=command(workshop, output), killed_at=killed_at, **environment(index, 2, port))
+        for index, killed_at in enumerate((None, 12))
     )  # without a launcher, which would end the survivor
-    wait_for_step(survivor, folder / "pretraining" / "resume.safetensors", 10)
-    victim.kill()
     _, told = survivor.communicate(timeout=PATIENCE)
     assert survivor.returncode == 2
     assert "error: another of the 2 processes has ended or cannot be reached" in told
