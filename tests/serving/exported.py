@@ -17,7 +17,6 @@ TEXTS, LABELS = tiny.corpus(120)
 
 WITHOUT_TORCH = """
 import sys
-from patience import PATIENCE
 
 class Refused:
     def find_spec(self, name, path=None, target=None):
