@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-kernels fuzz audit lint format constraints dist-check bench clean
+.PHONY: help demo test test-all test-avx2 test-browser test-kernels fuzz audit lint format constraints dist-check bench \
+        clean
 
 help:            ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -18,8 +19,22 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed    ## Show what ABALONE does, on a bundled corpus
 	$(BIN)/abalone demo
 
-test: $(VENV)/installed    ## Run the tests
+test: $(VENV)/installed    ## Run the tests, but for the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/installed  ## Run all tests
 	$(BIN)/python -m pytest
+
+# What a processor without AVX-512 computes, where the one at hand has it: the switches of torch, oneDNN, MKL, numpy and
+# OpenBLAS. onnxruntime has none.
+test-avx2: export ATEN_CPU_CAPABILITY = avx2
+test-avx2: export ONEDNN_MAX_CPU_ISA = AVX2
+test-avx2: export MKL_ENABLE_INSTRUCTIONS = AVX2
+test-avx2: export MKL_CBWR = COMPATIBLE
+test-avx2: export NPY_DISABLE_CPU_FEATURES = X86_V4 AVX512_ICL AVX512_SPR
+test-avx2: export OPENBLAS_CORETYPE = Haswell
+test-avx2: $(VENV)/installed  ## Run the tests as a processor without AVX-512 would
+	$(BIN)/python -m pytest -m "not slow"
 
 test-browser: $(VENV)/installed  ## Test the pages in a real Chromium (installs it on Debian)
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || { set -e; \

@@ -25,6 +25,7 @@ from abalone.experiments.corpus_card import CORPUS
 from abalone.experiments.results import RESULTS
 from fuzzing import LONGEST, Target
 from mutations import mutated
+from patience import PATIENCE
 
 Numbers = random.Random
 CHEAP = ("stats", "evaluate", "predict", "report", "reproduce", "serve", "demo")  # what does not train
@@ -256,14 +257,14 @@ def check_process(numbers: Numbers, place: Path) -> None:
         capture_output=True,
         cwd=place,
         env={**os.environ, "ABALONE_CACHE": str(place / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert_told(line, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 TARGETS = {
-    "commands/reading": Target(check_cheap, small=12, share=1.5, seconds=60),
-    "commands/training": Target(check_training, small=1, share=0.15, seconds=90),
-    "commands/processes": Target(check_process, small=0, share=0.02, seconds=120),
+    "commands/reading": Target(check_cheap, small=12, share=1.5, seconds=60, prepare=workshop),
+    "commands/training": Target(check_training, small=1, share=0.15, seconds=90, prepare=workshop),
+    "commands/processes": Target(check_process, small=0, share=0.02, seconds=120, prepare=workshop),
 }

@@ -93,10 +93,16 @@ def words_onnx_file() -> bytes:
         return export(_words(), Path(place) / "m.onnx").path.read_bytes()
 
 
+def onnx_files() -> tuple[bytes, bytes]:
+    """Both kinds of ONNX file."""
+    return onnx_file(), words_onnx_file()
+
+
 def check_onnx(numbers: Numbers, place: Path) -> None:
     """A damaged ONNX file is refused, or answers."""
     file = place / "m.onnx"
-    content = onnx_file() if numbers.random() < 0.7 else words_onnx_file()
+    with_network, of_words = onnx_files()
+    content = with_network if numbers.random() < 0.7 else of_words
     # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends: how texts are
     # read and decided on, and behind that the words.
     start = numbers.choice((0, content.rindex(b"label_names"), max(0, len(content) - 8000)))
@@ -108,8 +114,8 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
 
 
 TARGETS = {
-    "models/folders": Target(check_model, small=10, share=1, seconds=30),
-    "models/words": Target(check_words, small=10, share=0.5, seconds=30),
-    "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30),
-    "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30),
+    "models/folders": Target(check_model, small=10, share=1, seconds=30, prepare=model_files),
+    "models/words": Target(check_words, small=10, share=0.5, seconds=30, prepare=words_files),
+    "models/encoders": Target(check_encoder, small=5, share=0.5, seconds=30, prepare=encoder_files),
+    "models/onnx": Target(check_onnx, small=10, share=0.7, seconds=30, prepare=onnx_files),
 }

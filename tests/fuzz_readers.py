@@ -396,13 +396,13 @@ def check_table(case: tuple[str, list[dict[str, object]], int], place: Path) -> 
 
 
 TARGETS = {
-    "readers/own files": Target(check_own_file, small=60, share=4),
-    "readers/parquet and arrow": Target(check_parquet, small=20, share=1.5),
-    "readers/own folders": Target(check_own_folder, small=20, share=1),
+    "readers/own files": Target(check_own_file, small=60, share=4, prepare=own_files),
+    "readers/parquet and arrow": Target(check_parquet, small=20, share=1.5, prepare=own_files),
+    "readers/own folders": Target(check_own_folder, small=20, share=1, prepare=own_folders),
     "readers/tables": Target(check_table, small=30, share=1, values=tables),
-    "readers/published corpora": Target(check_published, small=40, share=2),
+    "readers/published corpora": Target(check_published, small=40, share=2, prepare=published),
     "readers/archives": Target(check_archive, small=15, share=1),
-    "readers/cached texts": Target(check_cached_texts, small=10, share=0.5),
-    "readers/cached tokens": Target(check_cached_tokens, small=10, share=0.5),
-    "readers/cached corpus": Target(check_published_cache, small=5, share=0.3),
+    "readers/cached texts": Target(check_cached_texts, small=10, share=0.5, prepare=cached_texts),
+    "readers/cached tokens": Target(check_cached_tokens, small=10, share=0.5, prepare=cached_tokens),
+    "readers/cached corpus": Target(check_published_cache, small=5, share=0.3, prepare=published),
 }

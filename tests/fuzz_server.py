@@ -19,9 +19,10 @@ from abalone.serving.limits import Limits
 from abalone.serving.served import Served
 from fuzzing import Target
 from mutations import TOKENS, mutated
+from patience import PATIENCE
 
 Numbers = random.Random
-LIMITS = Limits(body_bytes=3000, texts=4, characters=50, seconds=5.0)
+LIMITS = Limits(body_bytes=3000, texts=4, characters=50, seconds=PATIENCE / 2)
 PATHS = (
     "/v1/predict",
     "/v1/labels",
@@ -98,7 +99,7 @@ class Running:
             "path": path, "raw_path": path.encode("utf-8", "replace"), "query_string": query, "root_path": "",
             "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {},
         }  # fmt: skip
-        await asyncio.wait_for(self.app(scope, receive, send), 8)
+        await asyncio.wait_for(self.app(scope, receive, send), PATIENCE)
         start = next(message for message in sent if message["type"] == "http.response.start")
         body = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
         return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, body
@@ -176,7 +177,7 @@ def check_bytes(numbers: Numbers, place: Path) -> None:
         for _ in range(BYTES_PER_SERVER):
             answer = b""
             # Refused before all was read, the rest is answered by a reset: that is how sockets say so.
-            with socket.create_connection(address, timeout=5) as connection, suppress(ConnectionError):
+            with socket.create_connection(address, timeout=PATIENCE) as connection, suppress(ConnectionError):
                 connection.sendall(mutated(whole, numbers)[:200_000])
                 with suppress(OSError):  # not connected any more
                     connection.shutdown(socket.SHUT_WR)
@@ -192,7 +193,7 @@ def check_bytes(numbers: Numbers, place: Path) -> None:
 BYTES_PER_SERVER = 25
 
 TARGETS = {
-    "server/requests": Target(check_request, small=60, share=1.5, values=st.tuples(bodies, kinds)),
-    "server/anything": Target(check_anything, small=40, share=1.5),
+    "server/requests": Target(check_request, small=60, share=1.5, values=st.tuples(bodies, kinds), prepare=application),
+    "server/anything": Target(check_anything, small=40, share=1.5, prepare=application),
     "server/sockets": Target(check_bytes, small=1, share=0.04, seconds=60),
 }

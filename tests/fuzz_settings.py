@@ -195,8 +195,8 @@ def check_run_folder(numbers: Numbers, place: Path) -> None:
 
 TARGETS = {
     "settings/values": Target(check_settings, small=20, share=1, values=settings),
-    "settings/yaml": Target(check_yaml, small=15, share=1),
-    "results": Target(check_results, small=15, share=1),
-    "checkpoints": Target(check_checkpoint, small=10, share=0.6),
+    "settings/yaml": Target(check_yaml, small=15, share=1, seconds=60),
+    "results": Target(check_results, small=15, share=1, prepare=stored),
+    "checkpoints": Target(check_checkpoint, small=10, share=0.6, prepare=checkpoint),
     "run folders": Target(check_run_folder, small=5, share=0.4),
 }

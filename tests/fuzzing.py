@@ -22,6 +22,7 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis.strategies import SearchStrategy
 
 from abalone.cli.app import is_mistake
+from patience import PATIENCE
 
 LONGEST = 3000  # characters of a message that a person would still read
 MEMORY = 3 << 30  # bytes that the cases of a target may need beyond what the process has
@@ -40,7 +41,8 @@ class Target:
         small: cases in `make test`.
         share: how many of the cases of `make fuzz` it gets, relative to the others.
         values: what is checked are values of this strategy, in place of what `check` makes of random numbers.
-        seconds: a case may take.
+        seconds: of CPU time that a case may take.
+        prepare: makes what the cases begin from, such as a model that they damage; its time is not theirs.
     """
 
     check: Check
@@ -48,6 +50,7 @@ class Target:
     share: float = 1.0
     values: SearchStrategy[Any] | None = None
     seconds: float = 10.0
+    prepare: Callable[[], object] = lambda: None
 
 
 class Hang(BaseException):
@@ -56,18 +59,26 @@ class Hang(BaseException):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `Hang` in whatever runs longer."""
+    """Raise `Hang` in whatever needs more CPU time, or does not end at all.
+
+    CPU time is this process's own, whatever else the machine is busy with. What waits needs none: a deadlock is found
+    by the clock, after `PATIENCE`.
+    """
 
     def stop(number: int, frame: object) -> None:
-        raise Hang(f"still running after {seconds:g} s")
+        raise Hang(f"still running after {seconds:g} s of CPU time" if number == signal.SIGPROF else "stuck: it waits")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, PATIENCE)}
+    before = {number: signal.signal(number, stop) for number in timers}
     try:
+        for timer, limit in timers.values():
+            signal.setitimer(timer, limit)
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer, _ in timers.values():
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -121,6 +132,7 @@ def run_cases(name: str, target: Target, cases: int, folder: Path, seed: int = 0
     asked = os.environ.get("FUZZ_CASE")
     if asked and not asked.startswith(f"{name}:"):
         return 0
+    target.prepare()
     with memory_limit():
         if target.values is not None:
             return _run_values(target, cases, folder, seed)

@@ -11,7 +11,8 @@ from random import Random
 
 import tiny
 from abalone import AbaloneClassifier
-from striking import PATIENCE, Work, abalone, start, strike
+from patience import PATIENCE
+from striking import Work, abalone, start, strike
 
 TEXTS, PART_SIZE = 1200, 40
 

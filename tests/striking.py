@@ -19,11 +19,11 @@ from random import Random
 
 from abalone.data.partial import ASIDE, PARTIAL
 from abalone.training.checkpoint import check_tensors
+from patience import PATIENCE
 
 Work = Callable[[], object]
 
 PRELOADED = ["abalone.cli", "abalone.training.pipeline", "abalone.serving.export", "onnxruntime", "onnxscript"]
-PATIENCE = 120.0  # seconds that a slow machine may take to end
 AFTER_A_WRITE_BEGINS = 0.005  # seconds: a file is written, synced and renamed in about as many
 
 

@@ -1,5 +1,6 @@
 """A few hundred fuzz cases, always the same ones; `make fuzz` runs thousands, others every night."""
 
+import threading
 import time
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from abalone.data.errors import DataError
 from fuzz_targets import TARGETS
 from fuzzing import Target, assert_clear, only_clear_errors, run_cases
+from patience import PATIENCE
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -24,7 +26,12 @@ def broken(number, place):
 def hanging(number, place):
     with only_clear_errors(DataError):
         while True:
-            time.sleep(0.01)
+            pass
+
+
+def waiting(number, place):
+    with only_clear_errors(DataError):
+        threading.Event().wait()
 
 
 def hungry(number, place):
@@ -33,11 +40,23 @@ def hungry(number, place):
 
 
 @pytest.mark.parametrize(
-    ("check", "told"), [(broken, "not there"), (hanging, "still running"), (hungry, "MemoryError")]
+    ("check", "told"),
+    [(broken, "not there"), (hanging, "still running"), (waiting, "stuck"), (hungry, "MemoryError")],
 )
-def test_what_is_neither_is_found(check, told, tmp_path):
+def test_what_is_neither_is_found(check, told, tmp_path, monkeypatch):
+    monkeypatch.setattr("fuzzing.PATIENCE", 0.2 if check is waiting else PATIENCE)
     with pytest.raises(AssertionError, match=told):
         run_cases("x", Target(check, small=1, seconds=0.2), 3, tmp_path)
+
+
+def test_neither_preparing_nor_waiting_counts_as_the_time_of_a_case(tmp_path):
+    def work():
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+
+    target = Target(lambda numbers, place: time.sleep(0.2), small=1, seconds=0.1, prepare=work)
+    assert run_cases("x", target, 1, tmp_path) == 1
 
 
 def test_what_values_bring_to_light_is_found(tmp_path):

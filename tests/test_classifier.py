@@ -23,6 +23,8 @@ from abalone.data.cache import KEPT
 from abalone.recipes import DEFAULT, recipe
 from abalone.training import pipeline, run
 
+pytestmark = pytest.mark.usefixtures("one_split")
+
 LABELS = 5
 NAMES = [f"topic {j}" for j in range(LABELS)]
 
@@ -152,6 +154,7 @@ def test_same_seed_same_model(encoder, data):
     assert not np.array_equal(first, make(encoder, seed=1).fit(texts, labels).predict_proba(texts))
 
 
+@pytest.mark.slow
 def test_read_back_in_a_new_process_it_is_identical(fitted, data, tmp_path):
     texts, _ = data
     folder = tmp_path / "model"

@@ -20,6 +20,7 @@ from abalone.cli.app import PACKAGE
 from abalone.config import Config
 from abalone.data.corpus import gini
 from abalone.data.errors import DataError
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ def test_ctrl_c_at_a_terminal(tmp_path: Path) -> None:
     with pipe.open("w"):  # returns once the command has opened it as well
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=PATIENCE)
     assert (process.returncode, told.strip()) == (130, b"interrupted")
 
 

@@ -141,11 +141,12 @@ def check_that_the_first_goes_first(ranks: Ranks, folder) -> None:
 
 
 def check_that_a_loss_is_noticed(ranks: Ranks) -> None:
-    started = time.monotonic()
     for ask in (lambda: ranks.gather(torch.zeros(1, 1), 2), lambda: ranks.any(True), lambda: ranks.told_by_main(int)):
-        with pytest.raises(RankLostError, match=r"another of the 2 processes has ended or cannot be reached \([^\[.]+"):
+        with pytest.raises(
+            RankLostError, match=r"another of the 2 processes has ended or cannot be reached \([^\[.]+"
+        ) as lost:
             ask()
-    assert time.monotonic() - started < 10
+        assert "imed out" not in str(lost.value)  # noticed, not waited for in vain
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ def run(monkeypatch, *arguments):
     bench.main()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # so few documents have much to be told of
 def test_everything_is_trained_once_and_scored(arguments, tmp_path, monkeypatch, capsys):
     run(monkeypatch, *arguments, "--contender", "bce", "--seeds", *SEEDS)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,7 +32,23 @@ SETTINGS = {
     "device": "cpu",
     "checkpoint_seconds": 0,
 }
-PATIENCE = 120  # seconds that a slow machine may take to reach a step or to end
+
+# A process that strikes itself cannot be late, as one that is watched from outside can on a busy machine.
+KILLED_AT_STEP = """
+import os, signal, sys
+from abalone.cli import app
+from abalone.training.objectives import Objective
+
+after_step, left = Objective.after_step, iter(range(int(sys.argv.pop(1))))
+
+def struck(self):
+    if next(left, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    after_step(self)
+
+Objective.after_step = struck
+app(prog_name="abalone")
+"""
 
 
 def command(workshop: Path, output: Path, *options: str) -> list[str]:
@@ -59,12 +74,17 @@ def assert_refused(result: Result, *words: str) -> None:
 def starter() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Gives `start(*launcher, arguments=, **variables)`, for a process of its own; none outlives the block.
 
-    `launcher` is a module such as `torch.distributed.run` and its options; `variables` are the process's own.
+    `launcher` is a module such as `torch.distributed.run` and its options; `variables` are the process's own. With
+    `killed_at=` it is killed in a step, after so many that it has finished.
     """
     with ExitStack() as processes:
 
-        def start(*launcher: str, arguments: list[str], **variables: str) -> "subprocess.Popen[str]":
+        def start(
+            *launcher: str, arguments: list[str], killed_at: int | None = None, **variables: str
+        ) -> "subprocess.Popen[str]":
             program = ["-m", *launcher, "-m", "abalone"] if launcher else ["-m", "abalone"]
+            if killed_at is not None:
+                program = ["-c", KILLED_AT_STEP, str(killed_at)]
             process = subprocess.Popen(
                 [sys.executable, *program, *arguments],
                 stdout=subprocess.PIPE,
@@ -97,12 +117,3 @@ def reached(checkpoint: Path) -> int:
         return int(standing(checkpoint)["step"])
     except FileNotFoundError:  # nothing yet, or in the moment between its two names
         return 0
-
-
-def wait_for_step(process: "subprocess.Popen[str]", checkpoint: Path, step: int) -> None:
-    """Until the checkpoint of that step, or of a later one, is on the disk."""
-    deadline = time.monotonic() + PATIENCE
-    while reached(checkpoint) < step:
-        assert process.poll() is None, f"it ended before step {step}: {process.communicate()}"
-        assert time.monotonic() < deadline, f"no step {step} after {PATIENCE} s"
-        time.sleep(0.002)

@@ -26,7 +26,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-PATIENCE = 20.0  # seconds to wait for something to appear
+PATIENCE = 300.0  # seconds to wait for something to appear, which a busy machine does not take either
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
 AT_REST = 0.6  # seconds, after which what moves on a page has come to rest
 PICTURE_SCALE = 0.625  # of the two pixels a CSS pixel

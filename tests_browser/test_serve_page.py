@@ -6,6 +6,7 @@ import signal
 
 import httpx
 import pytest
+from browser import PATIENCE
 from selenium.webdriver.common.keys import Keys
 from servers import serving
 
@@ -44,7 +45,7 @@ def is_clean(browser, address):
 def test_paste_predict_and_see_labels_against_thresholds_with_evidence(browser, address):
     predict(browser, address)
     asked = {"text": TEXT, "top_k": 1000, "evidence": 4}
-    (truth,) = httpx.post(f"{address}/v1/predict", json=asked, timeout=60).json()["predictions"]
+    (truth,) = httpx.post(f"{address}/v1/predict", json=asked, timeout=PATIENCE).json()["predictions"]
     given = [label for label in truth["labels"] if label["given"]]
     assert given, "the model should be sure of something here"
     assert [name.text.splitlines()[0] for name in browser.find_all("#given .name")] == [one["name"] for one in given]

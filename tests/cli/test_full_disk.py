@@ -13,6 +13,8 @@ from abalone.training.checkpoint import check_tensors
 from striking import Work, start, unfinished
 from victims import assert_same_model, train, undisturbed, workshop
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):

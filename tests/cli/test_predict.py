@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier
 from abalone.cli import app
+from patience import PATIENCE
 
 NAMES = [f"topic {j}" for j in range(5)]
 HINT = "  Mend the row, or leave out such rows with --skip-bad-rows.\n"
@@ -48,7 +49,7 @@ def stream(model):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        watchdog = threading.Timer(120, process.kill)  # an answer that never comes must not hang the tests
+        watchdog = threading.Timer(PATIENCE, process.kill)  # an answer that never comes must not hang the tests
         watchdog.start()
         yield process
         process.stdin.close()
@@ -96,11 +97,12 @@ def test_many_lines_come_back_in_order(stream, classifier):
     feeder.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a closed pipe is no error elsewhere")
 def test_a_reader_that_stops_early_is_no_error(model, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS * 20))
     command = f"{sys.executable} -m abalone predict {model} {tmp_path / 'texts.txt'} --probabilities | head -1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout).keys() == {"labels", "probabilities"}
 

@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 import tiny
 from abalone.cli import app
+from patience import PATIENCE
+from train_command import starter
 
 DOCUMENTS = {"train": 80, "val": 30, "test": 30}
 SETTINGS = {
@@ -27,7 +26,6 @@ SETTINGS = {
     "checkpoint_seconds": 0,
 }
 SMALL = ["--epochs", "1", "--learning-rates", "2e-3", "--temperatures", "0.1", "--seeds", "0"]
-PATIENCE = 120  # seconds that a slow machine may take to reach a checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +158,7 @@ def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop
     assert " – " not in positives[0] + positives[1]
 
 
+@pytest.mark.slow
 def test_two_encoders_of_one_name_never_meet(whole, workshop, tmp_path, monkeypatch):
     namesake = tiny.save_encoder(tmp_path / "elsewhere" / "encoder", seed=1)
     options = [*SMALL, "--rows", "MSC-FT", "--encoder", namesake]
@@ -194,6 +193,7 @@ def test_an_encoder_that_is_not_there_is_told_before_any_run(workshop, tmp_path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     rows = ["--rows", "MLM,MSC,MSC-FT,tf-idf"]
@@ -208,23 +208,16 @@ def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
     assert "[3/3]" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
     options = [*SMALL, "--rows", "MSC", "--epochs", "6"]
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "whole-cache"))
     assert run(*words(workshop, tmp_path / "whole", "ablation", *options)).exit_code == 0
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
-    command = [sys.executable, "-m", "abalone", *words(workshop, tmp_path / "out", "ablation", *options)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        end = time.monotonic() + PATIENCE
-        while not list((tmp_path / "cache").glob("experiments/runs/*/pretraining/epoch-*.safetensors")):
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        process.kill()
-        process.communicate()
+    with starter() as start:  # ten steps are an epoch
+        process = start(arguments=words(workshop, tmp_path / "out", "ablation", *options), killed_at=25)
+        _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, told
     assert not (tmp_path / "out" / "results.jsonl").exists()
     result = run(*words(workshop, tmp_path / "out", "ablation", *options))
     assert result.exit_code == 0, result.output

@@ -2,15 +2,15 @@
 
 import os
 import signal
-import time
+from functools import partial
 
 import pytest
 
-from striking import start, unfinished
+from striking import Work, start, unfinished
 from train_command import reached
 from victims import assert_same_model, train, undisturbed, workshop
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
 @pytest.fixture(scope="module")
@@ -20,20 +20,31 @@ def shop(tmp_path_factory):
         yield folder
 
 
+def told_at_step(step: int, number: int, work: Work) -> None:
+    """What the process does: as if told from outside, and never too late, as that would be on a busy machine."""
+    from abalone.training.objectives import Objective
+
+    after_step, steps = Objective.after_step, iter(range(1000))
+
+    def told(self: Objective) -> None:
+        after_step(self)
+        if next(steps) == step:
+            os.kill(os.getpid(), number)
+
+    Objective.after_step = told
+    work()
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     output, stage = tmp_path / "model", tmp_path / "model.training" / "pretraining"
     checkpoint = stage / "resume.safetensors"
-    process = start(train(shop, output), shop / "log")
-    while reached(checkpoint) < 3:
-        assert process.exitcode is None, (shop / "log").read_text()
-        time.sleep(0.002)
-    for _ in range(2):  # as `timeout` does
-        os.kill(process.pid, number)
+    process = start(partial(told_at_step, 3, number, train(shop, output)), shop / "log")
     process.join()
     told = (shop / "log").read_text()
     assert process.exitcode == status, told
-    stopped = f"Pre-training stopped after step {reached(checkpoint)}; it can go on from {stage}"
+    assert reached(checkpoint) == 4
+    stopped = f"Pre-training stopped after step 4; it can go on from {stage}"
     assert told.endswith(f"{stopped}\n  Run the same command with --resume to go on.\n")
     assert "Traceback" not in told
     assert unfinished(tmp_path) == []

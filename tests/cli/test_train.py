@@ -11,7 +11,8 @@ import pytest
 import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
-from train_command import DOCUMENTS, PATIENCE, SETTINGS, assert_refused, command, run
+from patience import PATIENCE
+from train_command import DOCUMENTS, SETTINGS, assert_refused, command, run
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 import warnings
 from pathlib import Path
 
@@ -14,18 +13,16 @@ import yaml
 import tiny
 from abalone import AbaloneClassifier
 from abalone.recipes import recipe
+from patience import PATIENCE
 from train_command import (
     DOCUMENTS,
     EPOCHS,
-    PATIENCE,
     SETTINGS,
-    STEPS_AN_EPOCH,
     assert_refused,
     command,
     run,
     standing,
     starter,
-    wait_for_step,
 )
 
 GIVEN = ("--epochs", "0", "--max-length", "200")  # more than the encoder reads: the folder has another number
@@ -67,6 +64,7 @@ def assert_went_on(before: list[dict[str, float]], after: list[dict[str, float]]
     assert len(after) == EPOCHS
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_killed_and_resumed_is_uninterrupted(start, workshop, tmp_path):
     output, whole, stage, step = tmp_path / "model", workshop / "whole", "training", 33
@@ -74,15 +72,12 @@ def test_killed_and_resumed_is_uninterrupted(start, workshop, tmp_path):
     assert run(*command(workshop, whole, "--objective", "bce")).exit_code == 0
     checkpoint = tmp_path / "model.training" / stage / "resume.safetensors"
 
-    process = start(arguments=arguments)
-    wait_for_step(process, checkpoint, step)
-    time.sleep(0.01)  # a moment that nothing is prepared for, in a step or in the middle of saving one
-    process.send_signal(signal.SIGKILL)
+    process = start(arguments=arguments, killed_at=step)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert not output.exists()
     saved = standing(checkpoint)
-    assert step - 1 <= saved["step"] < EPOCHS * STEPS_AN_EPOCH  # one less in the moment between its two names
+    assert saved["step"] == step
 
     resumed = start(arguments=[*arguments, "--resume"])
     _, told = resumed.communicate(timeout=PATIENCE)
@@ -102,17 +97,26 @@ def test_ctrl_c_outside_of_training_says_how_to_go_on_too(workshop, tmp_path, mo
     assert result.stderr.endswith("interrupted\n  Run the same command with --resume to go on.\n")
 
 
-@pytest.fixture
-def unfinished(workshop, tmp_path, monkeypatch):
-    """The folder of a run that broke off after training, when the model was to be written."""
+@pytest.fixture(scope="module")
+def broken_off(workshop):
+    """The folder of a run that broke off after training, when the model was to be written; tests work on a copy."""
 
     def disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABALONE_CACHE", str(workshop / "cache"))
+        patch.setattr("abalone.evaluation.mixing.SPLITS", 1)  # of five: weighing experts is not the subject
         patch.setattr(AbaloneClassifier, "save_pretrained", disk_full)
-        assert_refused(run(*command(workshop, tmp_path / "model", "--epochs", "1")), "error: No space left on device")
-    return tmp_path / "model.training"
+        result = run(*command(workshop, workshop / "broken", "--epochs", "1"))
+    assert_refused(result, "error: No space left on device")
+    return workshop / "broken.training"
+
+
+@pytest.fixture
+def unfinished(broken_off, tmp_path, monkeypatch):
+    monkeypatch.setattr("abalone.evaluation.mixing.SPLITS", 1)
+    return shutil.copytree(broken_off, tmp_path / "model.training")
 
 
 def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from abalone.data.cache import build_once, cache_dir, cache_entry, source_key, written_whole
 from abalone.data.errors import DataError
+from patience import PATIENCE
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):
@@ -162,7 +163,7 @@ def test_a_failed_build_leaves_nothing(tmp_path):
 
 
 def test_of_builds_at_once_one_wins_and_all_use_it(tmp_path):
-    both_inside = threading.Barrier(2, timeout=10)
+    both_inside = threading.Barrier(2, timeout=PATIENCE)
 
     def build(folder: Path) -> None:
         both_inside.wait()

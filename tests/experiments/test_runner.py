@@ -212,6 +212,7 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
         CorpusCard.load(tmp_path / "elsewhere")
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_reported_and_replaced(results):
     nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in range(3)]
     tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]

@@ -10,6 +10,7 @@ import pytest
 import architectures
 import tiny
 from abalone import AbaloneClassifier
+from patience import PATIENCE
 
 NAMES = tiny.WORDS[:5]  # known to the tokenizer, so that the sample of the check has more than unknown words
 TEXTS, LABELS = tiny.corpus(120)
@@ -47,6 +48,6 @@ def run_without_torch(*arguments: object, stdin: str = "") -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -12,6 +12,7 @@ from abalone.evaluation.thresholds import NEVER, Thresholds
 from abalone.serving.app import create_app
 from abalone.serving.served import Served
 from abalone.serving.server import address, bind
+from patience import PATIENCE
 
 THRESHOLDS = (0.5, 0.2, NEVER)
 
@@ -30,7 +31,7 @@ class LetterCounter:
 
     def probabilities(self, texts):
         self.entered.set()
-        assert self.may_go.wait(20)
+        assert self.may_go.wait(PATIENCE)
         self.batches.append(list(texts))
         if any("boom" in text for text in texts):
             raise RuntimeError("secret details")
@@ -54,7 +55,7 @@ def running(model, **options):
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:
-            with httpx.Client(base_url=address(bound), timeout=30) as client:
+            with httpx.Client(base_url=address(bound), timeout=PATIENCE) as client:
                 yield client
         finally:
             server.should_exit = True

@@ -5,6 +5,7 @@ import pytest
 
 from abalone.serving import batching
 from abalone.serving.batching import Batcher, Busy
+from patience import PATIENCE
 
 
 class Model:
@@ -16,7 +17,7 @@ class Model:
     def __call__(self, items):
         self.entered.set()
         if self.gate is not None:
-            assert self.gate.wait(20)
+            assert self.gate.wait(PATIENCE)
         self.batches.append(list(items))
         if "boom" in items:
             raise RuntimeError("boom")

@@ -6,7 +6,7 @@ import pytest
 
 from killed_prediction import prepare, strike_and_resume
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="SIGKILL")]
 
 
 def test_a_killed_prediction_goes_on_to_the_same_bytes(tmp_path):

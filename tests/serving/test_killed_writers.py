@@ -7,7 +7,7 @@ import pytest
 
 from victims import strike_export, strike_saving, workshop
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
 @pytest.mark.parametrize("strike", [strike_saving, partial(strike_export, graph_again=False)], ids=["folder", "file"])

@@ -21,6 +21,7 @@ from abalone.data.load import load_corpus
 from abalone.data.memory import label_lists
 from abalone.serving.export import export
 from abalone.serving.server import bind, own_hosts
+from patience import PATIENCE
 
 NAMES = ("zero", "one", "<b>two</b>", "three", "four")
 
@@ -66,14 +67,16 @@ def test_a_fitted_model_is_served_and_stops_in_order(fitted):
     process, address, said = start(place, "--evidence", str(place / "data.jsonl"), "--max-texts", "50")
     try:
         assert "model, 5 labels" in said
-        answer = httpx.post(f"{address}/v1/predict", json={"texts": texts[:50], "top_k": 5, "evidence": 1}, timeout=60)
+        answer = httpx.post(
+            f"{address}/v1/predict", json={"texts": texts[:50], "top_k": 5, "evidence": 1}, timeout=PATIENCE
+        )
         predictions = answer.json()["predictions"]
         expected = model.predict_proba(texts[:50])
         for prediction, text, row in zip(predictions, texts[:50], expected, strict=True):
             got = {label["name"]: label["probability"] for label in prediction["labels"]}
             np.testing.assert_allclose([got[name] for name in model.label_names], row, atol=2e-5)
             assert prediction["evidence"][0]["text"] == text  # a training document is nearest to itself
-        given = httpx.post(f"{address}/v1/predict", json={"texts": texts[:50]}, timeout=60).json()["predictions"]
+        given = httpx.post(f"{address}/v1/predict", json={"texts": texts[:50]}, timeout=PATIENCE).json()["predictions"]
         assert [{label["name"] for label in one["labels"]} for one in given] == [
             set(m) for m in model.predict(texts[:50])
         ]
@@ -84,7 +87,7 @@ def test_a_fitted_model_is_served_and_stops_in_order(fitted):
         assert httpx.get(f"{address}/healthz", headers={"host": "elsewhere.example"}).status_code == 421
     finally:
         process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=60)[1]
+        rest = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
     assert rest == "stopped\n"
 

@@ -11,6 +11,7 @@ import torch
 from abalone.training import generations
 from abalone.training.checkpoint import load_tensors
 from abalone.training.generations import BEFORE, RESUME, Checkpoints, has_checkpoint
+from patience import PATIENCE
 
 
 def weights(number: float) -> dict[str, torch.Tensor]:
@@ -166,7 +167,7 @@ class Gate:
 
         def saving(*arguments, **options):
             self.asked.release()
-            assert self.opened.wait(20)
+            assert self.opened.wait(PATIENCE)
             save(*arguments, **options)
 
         monkeypatch.setattr(generations, "save_tensors", saving)
@@ -185,7 +186,7 @@ def test_beside_training_what_is_written_is_as_it_was_then(gate, tmp_path):
     checkpoints.write(state, {"step": 10}, {1})
     state["weight"].fill_(20)
     checkpoints.keep(2, weights(2), {2})  # which does not take the memory of the first, though nobody waits for that
-    assert gate.asked.acquire(timeout=20)
+    assert gate.asked.acquire(timeout=PATIENCE)
     assert not has_checkpoint(tmp_path)
     gate.opened.set()
     tensors, notes = checkpoints.read()  # waits

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from abalone.training.interruption import (
     finish_step_first,
     told_to_stop,
 )
+from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
@@ -71,23 +73,28 @@ def test_they_are_what_ends_a_program():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_told_twice_in_a_moment_is_told_once(number):
-    """As `timeout` does: the process, then its whole group."""
-    late = threading.Timer(SAME_REQUEST / 2, tell, [number])
-    done = []
+def test_told_twice_in_a_moment_is_told_once(number, monkeypatch):
+    """As `timeout` does: the process, then its whole group.
+
+    The second is waited for, and not left for after a call that looks at no signals, such as a long write.
+    """
+    waited, done = [], []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        tell(number)
+
+    monkeypatch.setattr("abalone.training.interruption.time", SimpleNamespace(sleep=wait))
 
     def work() -> None:
         with finish_step_first() as interruption:
-            late.start()
             tell(number)
-            # Deep in a call that looks at no signals, such as a long write: the second must not be left for after it.
-            late.join()
             done.append("saved")
             interruption.obey("told once")
 
     with pytest.raises((TrainingInterrupted, TrainingTerminated), match="told once"):
         work()
-    assert done == ["saved"]
+    assert (waited, done) == ([SAME_REQUEST], ["saved"])
 
 
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TrainingTerminated)])
@@ -202,7 +209,7 @@ def test_terminated_a_program_says_so_and_ends_well():
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    interruption.obey('it can go on')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert (ended.returncode, ended.stdout) == (0, "")
     first, last = ended.stderr.strip().splitlines()
     assert first.startswith("stopping: the step is finished and saved first")

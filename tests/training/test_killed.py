@@ -6,7 +6,7 @@ import pytest
 
 from victims import strike_training, workshop
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
 def test_killed_training_goes_on_to_the_same_model(tmp_path):

@@ -21,6 +21,8 @@ from abalone.training import finetune, pipeline, pretrain
 from abalone.training.objectives import Objective
 from abalone.training.pipeline import fit, rate_for_width
 
+pytestmark = pytest.mark.usefixtures("one_split")
+
 NAMES = tuple(f"topic {j}" for j in range(5))
 EPOCHS, TUNING = 3, 2  # of five steps each
 

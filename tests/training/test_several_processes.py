@@ -20,6 +20,8 @@ from abalone.training.objectives import Objective
 from abalone.training.processes import join_ranks, make_accelerator
 from together import run_together
 
+pytestmark = pytest.mark.slow
+
 LABELS = 5
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import functools
 import os
 import signal
-import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,12 +12,12 @@ import tiny
 from abalone import AbaloneClassifier
 from abalone.training import engine, generations, pipeline, pretrain
 from abalone.training.checkpoint import check_tensors
-from abalone.training.interruption import SAME_REQUEST, TrainingInterrupted, TrainingTerminated
+from abalone.training.interruption import TrainingInterrupted, TrainingTerminated
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import ValidationLoss
 from striking import unfinished
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="signals"), pytest.mark.usefixtures("one_split")]
 
 TEXTS, LABELS = tiny.corpus(60)
 SETTINGS = {
@@ -69,10 +69,11 @@ def telling(monkeypatch, place, name, number, *, after=0):
 
     def struck(*arguments, **options):
         if next(calls) == after:
-            threading.Timer(SAME_REQUEST / 4, os.kill, [os.getpid(), number]).start()
             os.kill(os.getpid(), number)
         return original(*arguments, **options)
 
+    again = SimpleNamespace(sleep=lambda seconds: os.kill(os.getpid(), number))
+    monkeypatch.setattr("abalone.training.interruption.time", again)  # while it waits for a second half of the request
     monkeypatch.setattr(place, name, struck)
 
 
