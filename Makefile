@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
         clean
 
 help:            ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 # The stamp makes the environment depend on the files that describe it, so nothing is installed twice.
 $(VENV)/installed: pyproject.toml constraints.txt

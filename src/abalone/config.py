@@ -189,8 +189,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "thresholds": get_args(ThresholdObjective),
     "precision": get_args(Precision),
 }
-_WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an encoder, or leave nothing to ask
-    "lexical": True,
+_WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an encoder
     "epochs": 0,
     "neighbours": False,
     "freeze_layers": 0,

@@ -7,6 +7,7 @@ from made_up_runs import finish
 
 from abalone.config import Config
 from abalone.experiments.grid import Grid, choose, planned_runs, points, wanted_runs
+from abalone.experiments.identity import run_key
 from abalone.experiments.results import Results
 from abalone.experiments.rows import ABLATION, COMPARISON, EXPERIMENTS, IMBALANCE, ROWS, refuse_decided, row_names
 from abalone.losses import loss_spec
@@ -39,6 +40,12 @@ def test_the_comparison_is_the_papers(results):
     assert msc == {(5e-5, 80, 0.1), (2e-5, 80, 0.1)}
     assert sum(run.row == "L_MSC" for run in runs) == 6
     assert not [run for run in runs if run.row == "L_MSC-FT"]  # what it starts from is not chosen yet
+
+
+def test_results_of_tf_idf_stored_before_the_recipe_words_are_found(results):
+    stored = Config().to_dict() | {"encoder": "none", "objective": "tf-idf", "epochs": 0, "seed": 1, "lexical": False}
+    runs = wanted_runs([COMPARISON.only(["tf-idf + SVM"])], Grid(), BASE, results)
+    assert run_key(stored, None, "corpus") in {results.key(run) for run in runs}
 
 
 def test_every_row_has_an_objective_that_exists():

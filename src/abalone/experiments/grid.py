@@ -8,7 +8,7 @@ from itertools import product
 from statistics import fmean
 from typing import Any, Protocol
 
-from abalone.config import Config
+from abalone.config import NO_ENCODER, Config
 from abalone.experiments.rows import LEXICAL, ROWS, Experiment, Row
 
 TEMPERATURE = 0.1  # of everything but the ablation: the paper's best
@@ -111,7 +111,7 @@ class Scored(Protocol):
 def points(row: Row, experiment: Experiment, grid: Grid, base: Config, done: Scored) -> list[Point] | None:
     """What a row goes through; None as long as what it starts from is not chosen."""
     if row.kind in UNTRAINED:
-        plain = Config(objective=LEXICAL, encoder="none") if row.kind == "lexical" else base
+        plain = Config(objective=LEXICAL, encoder=NO_ENCODER, epochs=0) if row.kind == "lexical" else base
         return [Point({}, tuple(Run(row.name, plain.replace(epochs=0, seed=seed)) for seed in grid.seeds))]
     starts = _starts(row, experiment, grid, base, done)
     if starts is None:
