@@ -64,6 +64,7 @@ def predict(
     from abalone.data.columns import TextColumns
     from abalone.data.identified import with_ids
     from abalone.data.skipped import Skipped
+    from abalone.data.unlabelled import require_file
     from abalone.serving.answers import Answer, Wanted, answers
 
     if output is None and (resume or part_size is not None or form != "jsonl"):
@@ -73,6 +74,8 @@ def predict(
             "several processes were launched, which predict together from a model folder and a file of texts to a "
             "folder of answers: give MODEL, FILE and --output"
         )
+    if file != "-":
+        require_file(Path(file))
     predictor = open_model(model, device, precision)
     trained = columns_of_training(predictor.story.get("provenance", {})).get("text_column", [])
     columns = TextColumns(text_column or None, trained, id_column)

@@ -30,10 +30,15 @@ def read_texts(path: Path, columns: TextColumns = USUAL) -> Iterator[str]:
     return usable(read_rows(path, columns))
 
 
-def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
-    """As `read_texts`, with an error in the place of a row that has no text."""
+def require_file(path: Path) -> None:
+    """Raise where nothing can be read: before a model is loaded, if there is one to load."""
     if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
+
+
+def read_rows(path: Path, columns: TextColumns = USUAL) -> Iterator[Found]:
+    """As `read_texts`, with an error in the place of a row that has no text."""
+    require_file(path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         with open_text(path) as lines:
             yield from chain.from_iterable(rows_of_lines(([line] for line in lines), path, columns))

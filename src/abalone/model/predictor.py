@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from abalone.config import Config
 from abalone.data.scratch import array_of
@@ -21,6 +20,9 @@ from abalone.model.encoder import TextEncoder, window
 from abalone.model.feed import TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
 from abalone.ranks import ALONE, Ranks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 WINDOW = 2**16  # texts that are in memory as tokens at a time
 
@@ -44,7 +46,7 @@ class Predictor:
     config: Config
     label_names: tuple[str, ...]
     encoder: TextEncoder
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: "PreTrainedTokenizerBase"
     head: LinearHead
     decision: Decision
     lexical: LexicalModel | None = None
