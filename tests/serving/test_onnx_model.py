@@ -41,9 +41,15 @@ def test_it_predicts_without_torch(file, classifier, tmp_path):
     assert [sorted(answer["labels"]) for answer in given] == [sorted(row) for row in classifier.predict(TEXTS)]
 
 
-def test_the_process_really_has_no_torch(file):
+def test_an_empty_text_is_refused_as_everywhere(file):
+    with pytest.raises(ValueError, match="text 1 is empty"):
+        OnnxModel.load(file).predict(["w1", " "])
+
+
+def test_the_process_really_has_no_torch(tmp_path):
     """The test above would show nothing if torch could be imported there."""
-    done = run_without_torch("predict", file.parent, stdin="w1\n")
+    (tmp_path / "abalone.json").touch()  # so that it is taken for a model folder
+    done = run_without_torch("predict", tmp_path, stdin="w1\n")
     assert done.returncode != 0
     assert "error: this needs torch: pip install abalone-mltc" in done.stderr
 

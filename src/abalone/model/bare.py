@@ -62,7 +62,9 @@ class BareEncoder(nn.Module):
 
         def table(rows: int, padding: int | None = None) -> nn.Embedding:
             # Not by the constructor: to draw random numbers on `meta` it imports all that torch compiles with.
-            return nn.Embedding.from_pretrained(torch.empty(rows, hidden, device="meta"), padding_idx=padding)
+            weight = torch.empty(rows, hidden, device="meta")
+            made: nn.Embedding = nn.Embedding.from_pretrained(weight, padding_idx=padding)
+            return made
 
         def closing(before: int) -> nn.ModuleDict:
             return nn.ModuleDict({"dense": linear(before, hidden), "LayerNorm": norm()})

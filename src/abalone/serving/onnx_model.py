@@ -12,6 +12,7 @@ import numpy as np
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
+from abalone.data.memory import read_texts
 from abalone.data.scratch import array_of
 from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import NUMBER, misfit
@@ -201,8 +202,8 @@ class OnnxModel:
         return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]
 
     def predict(self, texts: Sequence[str]) -> list[list[str]]:
-        """Label names for each text."""
-        return self.names(self.decision.labels(self.probabilities(texts)))
+        """Label names for each text, of which none may be empty."""
+        return self.names(self.decision.labels(self.probabilities(read_texts(texts))))
 
     def _outputs(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Logits [n, L] and embeddings [n, h], for each text the mean over its pieces."""
