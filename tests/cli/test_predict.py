@@ -380,7 +380,7 @@ def test_options_of_a_folder_of_answers_need_one(option, model):
     result = run(model, "-", *option)
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: --resume, --part-size and --format go with --output, a folder for files of answers\n",
+        "error: --resume, --part-size and --format parquet go with --output, a folder for files of answers\n",
     )
 
 

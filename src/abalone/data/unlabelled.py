@@ -96,15 +96,18 @@ def usable(rows: Iterable[Found]) -> Iterator[str]:
         yield row
 
 
-def check_texts(path: Path, columns: TextColumns = USUAL) -> None:
-    """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
+def count_texts(path: Path, columns: TextColumns = USUAL, *, skipping: bool = False) -> int | None:
+    """How many texts a file has; `None` where to count them is not quick.
 
-    Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
+    Raises for the first row without a text, unless it is `skipping` such rows: now, rather than after the answers to
+    all before it. Answering takes a hundred times as long as reading; of a large file, even that is a while without an
+    answer.
     """
     redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
-    if path.is_file() and not redirected and path.stat().st_size <= QUICK:
-        for _ in read_texts(path, columns):
-            pass
+    if not path.is_file() or redirected or path.stat().st_size > QUICK:
+        return None
+    rows = read_rows(path, columns)
+    return sum(isinstance(row, str) for row in (rows if skipping else usable(rows)))
 
 
 def text_of_line(line: str, columns: TextColumns = USUAL) -> str:

@@ -20,7 +20,7 @@ from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
-from abalone.progress import track
+from abalone.progress import advance, track
 from abalone.serving.onnx_neighbours import StoredNeighbours
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ class OnnxModel:
                 inputs = self.reading.padded([pieces[row] for row in rows])
                 for row, *values in zip(rows, *self._run(inputs), strict=True):
                     computed[row] = values
+                advance(len(rows) * len(counts) / len(pieces))
             # The head is linear: the mean of the pieces' logits is the logit of their mean embedding.
             firsts, divisor = np.cumsum(counts) - counts, counts[:, None].astype(np.float32)
             by_output = zip(*computed, strict=True)
