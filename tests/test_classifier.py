@@ -79,6 +79,7 @@ def fitted(encoder, data, tmp_path_factory):
 def test_names_in_names_out(fitted, data):
     texts, _ = data
     assert fitted.label_names == tuple(NAMES)
+    assert fitted.classes_.tolist() == NAMES
     predictions = fitted.predict(texts[200:])
     assert len(predictions) == 40
     assert all(set(row) <= set(NAMES) for row in predictions)
@@ -228,6 +229,7 @@ def test_manners_of_scikit_learn(encoder):
     assert (model.temperature, copy.temperature) == (0.2, 0.3)
     with pytest.raises(NotFittedError):
         model.predict(["a text"])
+    assert not hasattr(model, "classes_")
     with pytest.raises(NotFittedError):
         model.save_pretrained("nowhere")
     with pytest.raises(ValueError, match="no setting is called 'temprature'; did you mean 'temperature'"):
@@ -377,6 +379,9 @@ def test_nothing_in_nothing_out(fitted):
     assert fitted.encode([]).shape == (0, 32)
     with pytest.raises(TypeError, match="text 0 is NoneType"):
         fitted.predict([None])
+    for ask in (fitted.predict, fitted.predict_proba, fitted.encode):
+        with pytest.raises(ValueError, match="text 1 is empty"):
+            ask(["w1", ""])
 
 
 def test_longer_than_the_window_is_said(encoder, data):

@@ -1,7 +1,7 @@
 import pytest
 
 from abalone import progress
-from abalone.progress import track
+from abalone.progress import advance, track, whole
 
 
 def test_passes_everything_on_in_silence_when_stderr_is_no_terminal(capsys, monkeypatch):
@@ -39,3 +39,24 @@ def test_an_abandoned_loop_takes_its_bar_away(capsys, monkeypatch):
     next(steps)
     steps.close()
     assert capsys.readouterr().err.endswith("\x1b[2K")  # the line is erased last
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_work_in_parts_has_one_bar_with_the_total_of_all(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "REFRESH", 0.0)
+    with whole("Predicting", 30) as bar:
+        for part in range(3):
+            bar.reach(10 * part)
+            for _ in track(range(5), "Encoding"):
+                advance(2)
+        assert bar.done == 30
+    shown = capsys.readouterr().err
+    assert "Encoding" not in shown
+    assert "30/30" in shown
+    assert list(track(range(3), "Alone")) == [0, 1, 2]
+    assert "Alone" in capsys.readouterr().err
+
+
+def test_without_a_work_in_parts_nothing_is_counted():
+    advance(3)

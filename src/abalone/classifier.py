@@ -15,7 +15,7 @@ from abalone.config import SETTINGS, Config, refuse_unknown
 from abalone.data.alone import remove_unless_in_use
 from abalone.data.cache import cache_entry
 from abalone.data.corpus import Corpus, Split
-from abalone.data.memory import Labels, corpus_of, is_matrix, known_labels, read_texts
+from abalone.data.memory import Labels, Texts, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.scored_model import evaluate_model
@@ -39,6 +39,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     Attributes:
         label_names: the labels, in the order of the columns of `predict_proba`.
+        classes_: the same as an array, as scikit-learn has them.
 
     Example:
         >>> model = AbaloneClassifier(objective="msc", epochs=5, seed=1)
@@ -71,9 +72,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def fit(
         self,
-        texts: Sequence[str],
+        texts: Texts,
         labels: Labels,
-        validation: tuple[Sequence[str], Labels] | None = None,
+        validation: tuple[Texts, Labels] | None = None,
         *,
         label_names: Sequence[str] | None = None,
         run_folder: str | Path | None = None,
@@ -85,7 +86,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         they train one model, and each has it in the end.
 
         Args:
-            texts: the documents.
+            texts: the documents: a list, a column of a DataFrame, or a DataFrame of one column. An empty text is
+                refused, here and wherever texts are given.
             labels: a list of label names for each text, or a 0/1 matrix [n, L], dense or sparse.
             validation: texts and labels to choose checkpoints and thresholds on; without it a tenth of the
                 documents is set aside, so that every label keeps its share.
@@ -139,13 +141,18 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         names: tuple[str, ...] = self.predictor_.label_names
         return names
 
-    def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
+    @property
+    def classes_(self) -> np.ndarray:
+        """[L], the labels in the order of the columns."""
+        return np.array(self.label_names, dtype=object)
+
+    def predict_proba(self, texts: Texts) -> np.ndarray:
         """Probabilities [n, L], columns in the order of `label_names`."""
         check_is_fitted(self, "predictor_")
         probabilities: np.ndarray = self.predictor_.probabilities(read_texts(texts))
         return probabilities
 
-    def predict(self, texts: Sequence[str]) -> list[list[str]] | np.ndarray:
+    def predict(self, texts: Texts) -> list[list[str]] | np.ndarray:
         """Label names for each text; a 0/1 matrix if it was trained on one without names."""
         check_is_fitted(self, "predictor_")
         predictor = self.predictor_
@@ -154,13 +161,13 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             return chosen[EVERY, EVERY].astype(np.int64)
         return [names for rows in row_blocks(chosen.shape) for names in predictor.names(chosen[rows, EVERY])]
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Texts) -> np.ndarray:
         """Return embeddings [n, h]; a model of words alone has none."""
         check_is_fitted(self, "predictor_")
         embeddings: np.ndarray = self.predictor_.embed(read_texts(texts))
         return embeddings
 
-    def evaluate(self, texts: Sequence[str], labels: Labels) -> dict[str, float]:
+    def evaluate(self, texts: Texts, labels: Labels) -> dict[str, float]:
         """Scores against the truth: `micro_f1`, `macro_f1`, `hamming_loss`, `macro_f1_head`/`_medium`/`_tail` and more.
 
         Labels it was not trained on are left out of the scores, and named in a warning.
@@ -170,9 +177,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on a split whose label columns are those of the model, overall and label by label."""
         check_is_fitted(self, "predictor_")
-        return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(read_texts(split.texts)))
+        return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(split.texts))
 
-    def score(self, texts: Sequence[str], labels: Labels) -> float:
+    def score(self, texts: Texts, labels: Labels) -> float:
         """Macro-F1, for scikit-learn's model selection."""
         return self.evaluate(texts, labels)["macro_f1"]
 

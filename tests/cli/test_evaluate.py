@@ -78,7 +78,7 @@ def test_tables_for_people(model, data):
     result = run(model, data)
     assert result.exit_code == 0, result.stderr
     assert "[own] papers, 50 documents" in result.stdout  # brackets are no markup
-    assert re.search(r"test( +\d+\.\d){6}", result.stdout)
+    assert re.search(r"test( +\d+\.\d){6} +$", result.stdout, re.MULTILINE)  # all labels occur: no seventh number
     assert "The labels it knows least" in result.stdout
     assert re.search(r"\[a\] topic( +\d+){3}( +\d+\.\d){3}", result.stdout)
     assert "…" not in result.stdout  # a name that is cut short cannot be looked up
@@ -170,6 +170,11 @@ def test_labels_that_no_scored_document_carries_are_told_and_count_as_0(model, t
     assert by_name["d"]["predicted"] == 0
     assert scores["macro_f1"] == pytest.approx(sum(label["f1"] for label in scores["labels"]) / 5)
     assert scores["macro_f1"] > 0
+    assert scores["macro_f1_present"] == pytest.approx(sum(label["f1"] for label in scores["labels"]) / 3)
+    shown = run(model, tmp_path / "new.jsonl").stdout
+    assert "here" in shown.partition("The labels it knows least")[0]
+    assert f"{100 * scores['macro_f1_present']:.1f}" in shown
+    assert not re.search("^  [bd] ", shown, re.MULTILINE)  # what does not occur cannot be known badly
 
 
 def test_nothing_is_told_of_labels_that_all_occur(model, data):

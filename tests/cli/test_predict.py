@@ -107,6 +107,35 @@ def test_a_reader_that_stops_early_is_no_error(model, tmp_path):
     assert json.loads(done.stdout).keys() == {"labels", "probabilities"}
 
 
+def imported(*commands: tuple[object, ...]) -> tuple[int, set[str]]:
+    """The status of the last of some commands in a process of their own, and what is imported after them."""
+    script = "\n".join(
+        [
+            "import json, sys; from abalone.cli import app",
+            *(
+                f"try: app({list(map(str, command))!r})\nexcept SystemExit as end: status = end.code"
+                for command in commands
+            ),
+            "print(json.dumps([status, sorted(sys.modules)]))",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    status, modules = json.loads(done.stdout.splitlines()[-1])
+    return status, set(modules)
+
+
+def test_an_answer_needs_nothing_that_takes_seconds_to_import(model, tmp_path):
+    (tmp_path / "texts.txt").write_text(TEXTS[0])
+    status, modules = imported(("predict", model, tmp_path / "texts.txt", "--device", "cpu"))
+    slow = {"transformers", "accelerate", "sklearn", "pandas", "sympy", "scipy.stats", "scipy.optimize"}
+    assert (status, modules & {*slow, "torch._dynamo", "torch._inductor"}) == (0, set())
+
+
+def test_a_wrong_name_is_told_before_torch_is_imported(model, tmp_path):
+    status, modules = imported(("predict", model, "nowhere.txt"), ("predict", tmp_path), ("evaluate", tmp_path, "x"))
+    assert (status, modules & {"torch", "transformers", "sklearn"}) == (2, set())
+
+
 # From here on in this process, which has paid for the imports already.
 
 
@@ -372,7 +401,7 @@ def test_options_of_a_folder_of_answers_need_one(option, model):
     result = run(model, "-", *option)
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: --resume, --part-size and --format go with --output, a folder for files of answers\n",
+        "error: --resume, --part-size and --format parquet go with --output, a folder for files of answers\n",
     )
 
 

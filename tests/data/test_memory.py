@@ -103,6 +103,7 @@ def test_texts_of_any_collection():
     assert read_texts(np.array(["a", "b"])) == ["a", "b"]
     assert read_texts(word for word in ["a", "b"]) == ["a", "b"]
     assert read_texts([]) == []
+    assert read_texts(np.array([["a"], ["b"]])) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,23 @@ def test_texts_of_any_collection():
 def test_texts_that_are_none(texts, message):
     with pytest.raises(TypeError, match=message):
         read_texts(texts)
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_text_is_refused_by_its_number(empty):
+    with pytest.raises(ValueError, match="text 1 is empty"):
+        read_texts(["a", empty, "b"])
+
+
+def test_texts_of_a_table_stand_in_its_only_column():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"text": TEXTS, "date": "today"})
+    assert read_texts(table[["text"]]) == TEXTS
+    assert list(corpus_of(table[["text"]], LISTS, (table[["text"]][:1], LISTS[:1])).train.texts) == TEXTS
+    with pytest.raises(TypeError, match=r"texts has the columns text, date: .* for example df\['text'\]"):
+        corpus_of(table, LISTS)
+    with pytest.raises(TypeError, match=r"texts has the shape \(40, 2\)"):
+        read_texts(table.to_numpy())
 
 
 @pytest.mark.parametrize("row", ["a", None, 3, ["a", None], [1], [["a"]], float("nan")], ids=repr)

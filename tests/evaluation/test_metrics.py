@@ -13,6 +13,9 @@ from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 COUNTED = {
     "micro_f1": lambda y, p: f1_score(y, p, average="micro", zero_division=0),
     "macro_f1": lambda y, p: f1_score(y, p, average="macro", zero_division=0),
+    "macro_f1_present": lambda y, p: np.mean(
+        [f1_score(y[:, j], p[:, j]) for j in np.flatnonzero(y.any(axis=0))] or [0.0]
+    ),
     "micro_precision": lambda y, p: precision_score(y, p, average="micro", zero_division=0),
     "macro_precision": lambda y, p: precision_score(y, p, average="macro", zero_division=0),
     "micro_recall": lambda y, p: recall_score(y, p, average="micro", zero_division=0),

@@ -55,7 +55,7 @@ def test_it_answers_as_the_model_does(kind, settings, tmp_path):
     assert written.largest_difference < 1e-5
     assert written.bytes == written.path.stat().st_size
     model = OnnxModel.load(written.path, threads=1)
-    texts = ["", *TEXTS, " ".join(TEXTS[:10])]
+    texts = ["?", *TEXTS, " ".join(TEXTS[:10])]
     np.testing.assert_allclose(model.probabilities(texts), classifier.predict_proba(texts), atol=1e-5)
     np.testing.assert_allclose(model.embed(texts), classifier.encode(texts), atol=1e-5)
     for answering in (model, classifier.predictor_):
@@ -76,7 +76,7 @@ def with_words(classifier, monkeypatch):
 
 
 def test_the_expert_for_words_goes_along(quick, with_words, tmp_path):
-    texts = ["", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
+    texts = ["?", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
     written = export(with_words.predictor_, tmp_path / "model.onnx")
     assert written.largest_difference < 1e-5
     model = OnnxModel.load(written.path, threads=1)
@@ -197,7 +197,7 @@ def test_neighbours_go_along(k, half, quick, with_words, tmp_path, monkeypatch):
     monkeypatch.setattr(predictor, "neighbours", near)
     mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.4, "neighbours": 0.5}))
     monkeypatch.setattr(predictor, "decision", mixed)
-    texts = ["", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
+    texts = ["?", *TEXTS, "none of these words", " ".join(TEXTS[:10])]
     written = export(predictor, tmp_path / "model.onnx")
     assert written.largest_difference < 1e-5
     model = OnnxModel.load(written.path, threads=1)

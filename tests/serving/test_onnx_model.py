@@ -41,6 +41,11 @@ def test_it_predicts_without_torch(file, classifier, tmp_path):
     assert [sorted(answer["labels"]) for answer in given] == [sorted(row) for row in classifier.predict(TEXTS)]
 
 
+def test_an_empty_text_is_refused_as_everywhere(file):
+    with pytest.raises(ValueError, match="text 1 is empty"):
+        OnnxModel.load(file).predict(["w1", " "])
+
+
 def test_the_process_really_has_no_torch(classifier, tmp_path):
     """The test above would show nothing if torch could be imported there."""
     classifier.save_pretrained(tmp_path / "model")

@@ -63,8 +63,9 @@ def evaluate(
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    scores_table({split: scores}, title=f"{name}, {len(texts):,} documents")
-    labels_table(sorted(by_label, key=lambda label: label.f1)[:SHOWN], title="The labels it knows least")
+    scores_table({split: scores}, title=f"{name}, {len(texts):,} documents", present=True)
+    if scored := sorted((label for label in by_label if label.support), key=lambda label: label.f1):
+        labels_table(scored[:SHOWN], title="The labels it knows least")
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":

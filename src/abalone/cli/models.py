@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abalone.config import Precision
+from abalone.model.about import require_model_folder
 
 if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
@@ -17,10 +18,11 @@ def open_model(model: Path, device: str, precision: Precision | None = None) -> 
 
 def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Torch is imported only if the model has an encoder."""
+    require_model_folder(model)  # before what takes seconds to import
     from abalone.model.folder import load
 
     settings = {} if precision is None else {"precision": precision}
-    return load(model, device=device, **settings)
+    return load(model, only_to_answer=True, device=device, **settings)
 
 
 def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":

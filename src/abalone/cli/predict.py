@@ -1,9 +1,11 @@
-"""`abalone predict`: texts in, one JSON line a text out, or files of them."""
+"""`abalone predict`: texts in, one JSON line or CSV row per text out, or files of them."""
 
+import codecs
 import json
 import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from abalone.data.unlabelled import Found
     from abalone.model.predictor import Predictor
     from abalone.ranks import Ranks
+    from abalone.serving.answers import Answer, Wanted
     from abalone.serving.onnx_model import OnnxModel
 
+Form = Literal["jsonl", "csv", "parquet"]
 BLOCK = 256  # lines of a stream that are answered at a time
 
 
@@ -40,10 +44,14 @@ def predict(
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every label.")] = False,
     top: Annotated[int | None, typer.Option(min=1, help="Give this many most probable labels instead.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write files of answers to this folder.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="A folder for files of answers, or one file FILE.csv."),
     ] = None,
     part_size: Annotated[int | None, typer.Option(min=1, help="Texts in a file of answers.  [10000]")] = None,
-    form: Annotated[Literal["jsonl", "parquet"], typer.Option("--format", help="Of the files of answers.")] = "jsonl",
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="Of the answers; parquet in a folder only, csv not there.  [jsonl]"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole file of answers.")] = False,
     skip_bad_rows: SkipBadRows = False,
     encoding: Encoding = None,
@@ -52,7 +60,7 @@ def predict(
         Precision | None, typer.Option(help="bf16 is faster where the hardware has it, and exact to about 0.01.")
     ] = None,
 ) -> None:
-    """Predict the labels of texts; the answer is one JSON line a text, in order.
+    """Predict the labels of texts; the answer is one JSON line per text, in order, or a CSV row.
 
     The text is in the columns that the model was trained on, if all are there, or else in one with a usual name. From
     standard input a line is a text, or a JSON object. Lines are answered as they come, in constant memory. An ONNX file
@@ -60,25 +68,29 @@ def predict(
 
     With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
     after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
+    With a name that ends in .csv they go to that one file.
     """
     from abalone.data.columns import TextColumns
-    from abalone.data.identified import with_ids
     from abalone.data.skipped import Skipped
-    from abalone.serving.answers import Answer, Wanted, answers
+    from abalone.data.unlabelled import count_texts, require_file
+    from abalone.serving.answers import Wanted
 
-    if output is None and (resume or part_size is not None or form != "jsonl"):
-        raise ValueError("--resume, --part-size and --format go with --output, a folder for files of answers")
-    if launched()[1] > 1 and (output is None or file == "-" or model.is_file()):
+    form = _form(form, output, in_parts=resume or part_size is not None)
+    if launched()[1] > 1 and (output is None or form == "csv" or file == "-" or model.is_file()):
         raise ValueError(
             "several processes were launched, which predict together from a model folder and a file of texts to a "
             "folder of answers: give MODEL, FILE and --output"
         )
+    if file != "-":
+        require_file(Path(file))
+        if form == "csv" and output is not None and output.exists() and output.samefile(file):
+            raise ValueError(f"{output} is the file of texts: give the answers another name")
     predictor = open_model(model, device, precision)
     trained = columns_of_training(predictor.story.get("provenance", {})).get("text_column", [])
     columns = TextColumns(text_column or None, trained, id_column)
     wanted = Wanted(probabilities, top)
     skipped = Skipped() if skip_bad_rows else None
-    if output is not None:
+    if form != "csv" and output is not None:
         from abalone.data.sources import report_beside
         from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
 
@@ -102,6 +114,7 @@ def predict(
                 resume=resume,
                 identity=identity,
                 ranks=ranks,
+                total=None if file == "-" else count_texts(Path(file), columns, encoding, skipping=True),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted\n  Run the same command with --resume to go on.") from None
@@ -112,21 +125,89 @@ def predict(
                 skipped.write(listed)
             typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
         return
-    answered = 0
-    for texts in texts_in_blocks(file, columns, skipped, encoding):
-        answered += len(texts)
-        lines: Iterator[Answer] = iter(())  # of a block in which all rows were skipped
-        if texts:
-            lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
-            lines = with_ids(texts, lines)
-        if skipped is not None:
-            lines = skipped.in_place(lines)
-        typer.echo("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in lines), nl=False)
-        sys.stdout.flush()
+    # In a terminal the answers themselves show how far it is.
+    shown = output is not None or not sys.stdout.isatty()
+    blocks = _answered(predictor, file, columns, wanted, skipped, encoding, shown=shown)
+    if form == "csv":
+        from abalone.serving.csv_answers import CsvAnswers
+
+        rows = CsvAnswers(
+            predictor.label_names, ids=id_column is not None, probabilities=probabilities, skipped=skip_bad_rows
+        )
+        _write(chain([rows.header()], map(rows.lines, blocks)), output)
+        if rows.formulas:
+            warnings.warn(
+                f"spreadsheets take {rows.formulas:,} of the ids for formulas, as they begin with =, +, - or @: import "
+                "that column as text",
+                stacklevel=2,
+            )
+    else:
+        _write(("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in block) for block in blocks), None)
     if skipped and skipped.errors:
         typer.echo(f"note: Rows skipped: {len(skipped.errors)}; the answers in their places say why.", err=True)
-    elif not answered:
+
+
+def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
+    """The form of the answers, by its name or that of the file; raises where the two, or other options, do not fit."""
+    by_name = output is not None and output.suffix.lower() == ".csv" and not output.is_dir()
+    form = form or ("csv" if by_name else "jsonl")
+    if by_name and form != "csv":
+        raise ValueError(f"--format {form} goes with a folder, and {output} is named like a file: give a folder")
+    if form == "csv" and output is not None and not by_name:
+        raise ValueError(f"--format csv writes one file: give --output a name that ends in .csv, got {output}")
+    if (in_parts or form == "parquet") and (output is None or form == "csv"):
+        raise ValueError("--resume, --part-size and --format parquet go with --output, a folder for files of answers")
+    return form
+
+
+def _answered(
+    predictor: "Predictor | OnnxModel",
+    file: str,
+    columns: "TextColumns",
+    wanted: "Wanted",
+    skipped: "Skipped | None",
+    encoding: str | None,
+    *,
+    shown: bool,
+) -> "Iterator[Iterable[Answer]]":
+    """The answers to the texts of a file or a stream, block after block, under one bar if it is `shown`.
+
+    Where there is no text at all, a note says so.
+    """
+    from abalone.data.identified import with_ids
+    from abalone.data.unlabelled import count_texts
+    from abalone.progress import whole
+    from abalone.serving.answers import answers
+
+    # Rows without a text are told before the first answer, unless they are to be skipped.
+    total = None if file == "-" else count_texts(Path(file), columns, encoding, skipping=skipped is not None)
+    done = 0
+    with whole("Predicting", total, shown=shown) as bar:
+        for texts in texts_in_blocks(file, columns, skipped, encoding):
+            lines: Iterable[Answer] = ()  # of a block in which all rows were skipped
+            if texts:
+                lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
+                lines = with_ids(texts, lines)
+            yield lines if skipped is None else skipped.in_place(lines)
+            done += len(texts)
+            bar.reach(done)
+    if not done and not (skipped and skipped.errors):
         typer.echo(f"note: {'standard input' if file == '-' else file} holds no text: 0 texts answered.", err=True)
+
+
+def _write(pieces: Iterable[str], file: Path | None) -> None:
+    """Write text as it comes to standard output, or to a file that is whole or absent."""
+    if file is None:
+        for piece in pieces:
+            typer.echo(piece, nl=False)
+            sys.stdout.flush()
+        return
+    from abalone.data.cache import written_whole
+
+    with written_whole(file) as written:
+        written.write(codecs.BOM_UTF8)  # without it Excel reads letters beyond ASCII as others
+        for piece in pieces:
+            written.write(piece.encode())
 
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
@@ -157,7 +238,7 @@ def texts_in_blocks(
     file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
 ) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
-    from abalone.data.unlabelled import check_texts, usable
+    from abalone.data.unlabelled import usable
     from abalone.serving.answers import windows
 
     if file == "-":
@@ -165,8 +246,6 @@ def texts_in_blocks(
             yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
             yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
-        if skipped is None:
-            check_texts(Path(file), columns, encoding)
         yield from windows(texts_one_by_one(file, columns, skipped, encoding))
         yield []
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = {
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
+    "macro_f1_present": "macro-F1 here",
     "macro_f1_head": "head",
     "macro_f1_medium": "medium",
     "macro_f1_tail": "tail",
@@ -23,16 +24,24 @@ COLUMNS = {
 }
 
 
-def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = None) -> None:
-    """Print one line for each entry: F1 in percent, macro-F1 also by thirds of the labels from frequent to rare."""
+def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = None, *, present: bool = False) -> None:
+    """Print one line for each entry: F1 in percent, macro-F1 also by thirds of the labels from frequent to rare.
+
+    Args:
+        rows: scores by the name of their line.
+        title: stands above.
+        present: show macro-F1 over the labels that occur too, where it is another.
+    """
+    present = present and any(f"{own['macro_f1_present']:.3f}" != f"{own['macro_f1']:.3f}" for own in rows.values())
+    columns = {key: heading for key, heading in COLUMNS.items() if present or key != "macro_f1_present"}
     table = _table(title)
     table.add_column("")
-    for heading in COLUMNS.values():
+    for heading in columns.values():
         table.add_column(heading, justify="right")
     for name, scores in rows.items():
         cells = (
             "" if key not in scores else f"{scores[key] * (1000 if key == 'hamming_loss' else 100):.1f}"
-            for key in COLUMNS
+            for key in columns
         )
         table.add_row(Text(printable(name)), *cells)
     Console().print(table)

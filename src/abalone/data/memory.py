@@ -36,15 +36,18 @@ class LabelTable(Protocol):
 Plain = Sequence[Sequence[str]] | LabelMatrix
 Labels = Plain | LabelTable
 
+Texts = Sequence[str] | LabelTable | np.ndarray
+"""Texts; of a table or a matrix [n, 1], those in its only column."""
+
 VALIDATION_SHARE = 0.1
 
-__all__ = ["Labels", "corpus_of", "is_matrix", "known_labels", "label_lists", "listed", "read_texts"]
+__all__ = ["Labels", "Texts", "corpus_of", "is_matrix", "known_labels", "label_lists", "listed", "read_texts"]
 
 
 def corpus_of(
-    texts: Sequence[str],
+    texts: Texts,
     labels: Labels,
-    validation: tuple[Sequence[str], Labels] | None = None,
+    validation: tuple[Texts, Labels] | None = None,
     *,
     label_names: Sequence[str] | None = None,
     seed: int = 0,
@@ -52,7 +55,7 @@ def corpus_of(
     """A corpus of training and validation documents.
 
     Args:
-        texts: the documents.
+        texts: the documents: a list, or a table of one column.
         labels: a list of label names for each text, a 0/1 matrix [n, L], or a table of such columns.
         validation: texts and labels; without it a stratified tenth of the documents is set aside, with copies of a
             text on one side.
@@ -105,17 +108,44 @@ def is_matrix(labels: Labels) -> TypeGuard[LabelMatrix]:
     return issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2)
 
 
-def read_texts(texts: Sequence[str]) -> Sequence[str]:
-    """The texts, if that is what they are."""
+def read_texts(texts: Texts) -> Sequence[str]:
+    """The texts, if that is what they are.
+
+    An empty one is refused, as it is in files and by the server: an answer to nothing would hide that a text is
+    missing. Texts of a corpus, which a memory map holds, were looked at when they were read.
+    """
     if isinstance(texts, str):
         raise TypeError("texts must be a list of texts, got one text; put it in a list: [text]")
     if isinstance(texts, MappedTexts):
         return texts
-    texts = texts if isinstance(texts, Sequence) else list(texts)
+    texts = _one_column(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text {number} is {type(text).__name__}, not a string")
+        if not text or text.isspace():
+            raise ValueError(
+                f"text {number} is empty, so there is nothing to label: leave out such texts, with their labels if "
+                "they have any"
+            )
     return texts
+
+
+def _one_column(texts: Texts) -> Sequence[str]:
+    """The texts as a sequence; those of a table or a matrix [n, 1] stand in its only column."""
+    if isinstance(texts, Sequence):
+        return texts
+    columns: list[str] | None = None
+    if isinstance(texts, LabelTable):
+        columns, texts = _columns(texts), texts.to_numpy()
+    if isinstance(texts, np.ndarray) and texts.ndim > 1:
+        if texts.ndim > 2 or texts.shape[1] != 1:
+            held = f"the columns {listed(columns)}" if columns else f"the shape {texts.shape}"
+            raise TypeError(
+                f"texts has {held}: give the one that holds the texts, for example df['text'], or several joined to "
+                "one text a row"
+            )
+        texts = texts[:, 0]
+    return list(texts)
 
 
 def _columns(table: LabelTable) -> list[str]:

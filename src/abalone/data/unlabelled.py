@@ -30,10 +30,15 @@ def read_texts(path: Path, columns: TextColumns = USUAL, encoding: str | None = 
     return usable(read_rows(path, columns, encoding))
 
 
-def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[Found]:
-    """As `read_texts`, with an error in the place of a row that has no text."""
+def require_file(path: Path) -> None:
+    """Raise where nothing can be read: before a model is loaded, if there is one to load."""
     if not path.exists() and not matching_files(path):
         raise DataError("there is no such file", path=path)
+
+
+def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[Found]:
+    """As `read_texts`, with an error in the place of a row that has no text."""
+    require_file(path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         refuse_spreadsheet(path)
         encoding = None if encoding is None else known_encoding(encoding, path)
@@ -96,15 +101,20 @@ def usable(rows: Iterable[Found]) -> Iterator[str]:
         yield row
 
 
-def check_texts(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> None:
-    """Raise for the first row without a text now, rather than after the answers to all before it, where that is quick.
+def count_texts(
+    path: Path, columns: TextColumns = USUAL, encoding: str | None = None, *, skipping: bool = False
+) -> int | None:
+    """How many texts a file has; `None` where to count them is not quick.
 
-    Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
+    Raises for the first row without a text, unless it is `skipping` such rows: now, rather than after the answers to
+    all before it. Answering takes a hundred times as long as reading; of a large file, even that is a while without an
+    answer.
     """
     redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
-    if path.is_file() and not redirected and path.stat().st_size <= QUICK:
-        for _ in read_texts(path, columns, encoding):
-            pass
+    if not path.is_file() or redirected or path.stat().st_size > QUICK:
+        return None
+    rows = read_rows(path, columns, encoding)
+    return sum(isinstance(row, str) for row in (rows if skipping else usable(rows)))
 
 
 def text_of_line(line: str, columns: TextColumns = USUAL) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import expit
 
@@ -164,6 +163,8 @@ def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -
 
 def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
     """The best temperature, never worse than `prior`; that one where the labels cannot tell."""
+    from scipy.optimize import minimize_scalar
+
     if pairs.positives in (0, pairs.number):
         return prior
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from abalone.device import choose_device
@@ -139,6 +138,8 @@ class NearestNeighbours:
 
     def _fitted(self) -> Tensor:
         if self._embeddings is None:
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError("these NearestNeighbours are not fitted yet; call fit(embeddings, labels) first")
         return self._embeddings
 

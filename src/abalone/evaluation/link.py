@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 
@@ -51,6 +50,8 @@ class Link:
             positive: [n, L] of bool.
             log_odds: [L], of the labels' shares in training.
         """
+        from scipy.optimize import minimize
+
         default = np.array(list(asdict(cls()).values()))
         mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
         target = positive == (mirror > 0)  # [n, L], in the mirror where the label is

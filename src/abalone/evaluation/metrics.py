@@ -36,6 +36,7 @@ def evaluate(
 
     Always `micro_f1`, `macro_f1`, `hamming_loss` and `micro_`/`macro_` `precision` and `recall`. A label that is
     neither present nor predicted has F1 = 0 and counts: macro averages are over all labels, as in the paper.
+    `macro_f1_present` is over the labels that a document carries: of few documents it says more.
 
     Args:
         truth, predictions: [n, L]. Predictions and probabilities may be computed block by block (`Computed`).
@@ -161,7 +162,7 @@ class Counts:
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole of counts, 0 where there is nothing to have a part of."""
+    """part / whole, 0 where there is nothing to have a part of."""
     share: np.ndarray = part / np.maximum(whole, 1)
     return share
 
@@ -173,6 +174,7 @@ def _count_scores(counts: Counts, documents: int, thirds: np.ndarray | None) -> 
     scores = {
         "micro_f1": pooled.f1(),
         "macro_f1": f1.mean(-1),
+        "macro_f1_present": _share(f1.sum(-1), (counts.support > 0).sum(-1)),  # without a positive there is no hit
         "hamming_loss": wrong / (documents * f1.shape[-1]),
         "micro_precision": pooled.precision(),
         "micro_recall": pooled.recall(),

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from abalone.config import Pooling
 from abalone.data.errors import readable
@@ -18,6 +17,9 @@ from abalone.model.layers import packed_states
 from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
 from abalone.model.weights import HalfWeights, is_packable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 _OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
@@ -32,7 +34,7 @@ class TextEncoder(nn.Module):
         pooling: `cls`, the state of the first token, or `mean`, over the document's tokens.
     """
 
-    def __init__(self, model: PreTrainedModel, pooling: Pooling = "cls") -> None:
+    def __init__(self, model: "PreTrainedModel", pooling: Pooling = "cls") -> None:
         super().__init__()
         self.model = model
         self.pooling = pooling
@@ -135,11 +137,13 @@ def _layers(model: nn.Module) -> nn.ModuleList:
 
 def load_encoder(
     name: str, pooling: Pooling = "cls", dropout: float = 0.1
-) -> tuple[TextEncoder, PreTrainedTokenizerBase]:
+) -> "tuple[TextEncoder, PreTrainedTokenizerBase]":
     """An encoder and its tokenizer by hub name or folder.
 
     Only safetensors weights are read, and no code that comes with a model is run.
     """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
     place = _place(name)
     with quiet_transformers():
         try:
@@ -170,7 +174,7 @@ def load_encoder(
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # a head of the original task; we pool ourselves
     # The weights may be stored in half precision; they are trained in full.
-    return TextEncoder(cast(PreTrainedModel, model).float(), pooling), tokenizer
+    return TextEncoder(cast("PreTrainedModel", model).float(), pooling), tokenizer
 
 
 def _hub_answers(place: str) -> bool:
@@ -191,7 +195,7 @@ def _hub_answers(place: str) -> bool:
     return True
 
 
-def _refuse_incomplete(model: PreTrainedModel, missing: set[str], tokenizer: PreTrainedTokenizerBase) -> None:
+def _refuse_incomplete(model: "PreTrainedModel", missing: set[str], tokenizer: "PreTrainedTokenizerBase") -> None:
     """Raise where weights would be random numbers, or a text could have a token without a vector."""
     lacking = sorted(name for name in missing if not name.startswith("pooler."))  # we pool ourselves
     if lacking:
@@ -218,7 +222,7 @@ def _advice(place: str, error: Exception) -> str:
     )
 
 
-def window(encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase) -> int:
+def window(encoder: TextEncoder, tokenizer: "PreTrainedTokenizerBase") -> int:
     """The most tokens the encoder can read at once."""
     config = encoder.model.config
     positions = int(getattr(config, "max_position_embeddings", None) or 10**9)

@@ -17,7 +17,7 @@ from abalone.data.scratch import array_of, scratch_array
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
 from abalone.model.packed import Packed
-from abalone.progress import track
+from abalone.progress import advance, track
 from abalone.ranks import ALONE, Ranks
 
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
@@ -191,6 +191,7 @@ def embed(
     with torch.inference_mode(), _reading(device, half):
         for rows, batch in encoding_batches(documents, device, description, ranks):
             embeddings[rows] = encoder(batch).float().cpu().numpy()
+            advance(len(rows) * ranks.count)
     encoder.train(training)
     ranks.add_up(embeddings)
     return embeddings

@@ -18,10 +18,10 @@ from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import misfit
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.model.about import ABOUT, require_model_folder
 from abalone.model.card import model_card
 from abalone.model.predictor import Predictor
 
-ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
 SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
 CARD = "README.md"
 # What else a tokenizer writes, a template for chats or its vocabulary once more, is in its JSON or of no use here.
@@ -68,12 +68,14 @@ def save(predictor: Predictor, folder: str | Path) -> None:
         _write_sums(place)
 
 
-def load(folder: str | Path, **settings: Any) -> Predictor:
-    """Read a model folder; `settings` such as `device` replace those it was made with."""
+def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -> Predictor:
+    """Read a model folder; `settings` such as `device` replace those it was made with.
+
+    With `only_to_answer` it is read without `transformers` where that can be, in half the time; what is read so can be
+    asked, and neither saved nor exported.
+    """
     folder = Path(folder)
-    if not (folder / ABOUT).is_file():
-        missing = f"it has no {ABOUT}" if folder.exists() else "nothing is there"
-        raise FileNotFoundError(f"{folder} is no model folder: {missing}")
+    require_model_folder(folder)
     _check_sums(folder)
     with _damage_told(folder / ABOUT):
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -89,7 +91,7 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
 
         choose_device(config.device)
     with _damage_told(folder):
-        predictor = _read(folder, about, config)
+        predictor = _read(folder, about, config, only_to_answer)
         _refuse_misfits(predictor)
     return predictor
 
@@ -115,12 +117,12 @@ def _damage_told(place: Path) -> Iterator[None]:
         raise ValueError(f"{place} is damaged: {readable(str(error)) or type(error).__name__}") from error
 
 
-def _read(folder: Path, about: dict[str, Any], config: Config) -> Predictor:
+def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
     encoder = tokenizer = head = neighbours = None
     if config.encoder != NO_ENCODER:
         from abalone.model.network_files import read_neighbours, read_network
 
-        encoder, tokenizer, head = read_network(folder, about, config)
+        encoder, tokenizer, head = read_network(folder, about, config, only_to_answer)
         neighbours = read_neighbours(folder, config)
     return Predictor(
         config,

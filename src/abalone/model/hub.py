@@ -4,7 +4,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from abalone.model.folder import ABOUT, CARD, READ_FILES, SUMS, save
+from abalone.model.about import ABOUT
+from abalone.model.folder import CARD, READ_FILES, SUMS, save
 from abalone.model.predictor import Predictor
 
 SAFE_FILES = (*READ_FILES, CARD, SUMS)  # a pickle in the repository is never even fetched

@@ -192,9 +192,11 @@ def _has_triton() -> bool:
 
 @cache
 def _activation(name: str) -> Callable[[Tensor], Tensor]:
+    if name == "gelu":
+        return F.gelu
     from transformers.activations import ACT2FN
 
-    activation: Callable[[Tensor], Tensor] = F.gelu if name == "gelu" else ACT2FN[name]
+    activation: Callable[[Tensor], Tensor] = ACT2FN[name]
     return activation
 
 

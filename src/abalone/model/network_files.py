@@ -7,6 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from abalone.config import Config
 from abalone.evaluation.knn import NearestNeighbours
+from abalone.model.bare import load_bare
 from abalone.model.encoder import TextEncoder, load_encoder, quiet_transformers
 from abalone.model.heads import LinearHead
 from abalone.model.plain import limit_tokenizer, save_encoder, save_sentence_transformer
@@ -33,10 +34,11 @@ def save_network(predictor: "Predictor", place: Path) -> None:
 
 
 def read_network(
-    folder: Path, about: dict[str, Any], config: Config
+    folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool
 ) -> tuple[TextEncoder, "PreTrainedTokenizerBase", LinearHead]:
-    """Read encoder, tokenizer and linear layer."""
-    encoder, tokenizer = load_encoder(str(folder), config.pooling, config.dropout)
+    """Read encoder, tokenizer and linear layer; `only_to_answer`: without `transformers`, where that can be."""
+    bare = load_bare(folder, config.pooling) if only_to_answer else None
+    encoder, tokenizer = bare or load_encoder(str(folder), config.pooling, config.dropout)
     # The tokenizer in the folder stops where other tools should; a larger `max_length` may be asked of this one.
     tokenizer.model_max_length = about.get("tokenizer_max_length", tokenizer.model_max_length)
     tensors = load_file(folder / HEAD)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from abalone.model.predictor import Predictor
 
 # Where each architecture's classification head puts its inner layer, with tanh after it, and its outer one.
@@ -43,12 +44,14 @@ def save_encoder(predictor: "Predictor", place: Path) -> None:
         predictor.network[0].model.save_pretrained(place)
 
 
-def sequence_classifier(predictor: "Predictor") -> PreTrainedModel:
+def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
     """`AutoModelForSequenceClassification` with our encoder, sharing its weights, and our linear layer.
 
     Its sigmoids are what the neural classifier alone says, at the model's temperatures. Without experts these are the
     model's probabilities; where experts are mixed in, the temperatures were fitted to the mixture and not to these.
     """
+    from transformers import AutoModelForSequenceClassification
+
     encoder = predictor.network[0].model
     config = copy.deepcopy(encoder.config)
     config.id2label = dict(enumerate(predictor.label_names))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from abalone.model.product import Product
 
 PLACE = 64  # matrices that lie end to end begin at multiples of so many numbers
-FAMILY = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel", "MPNetModel")
+FAMILY = ("BareEncoder", "BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel", "MPNetModel")
 
 
 def is_packable(model: nn.Module) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.memory import known_labels, read_texts
+from abalone.data.memory import known_labels
 from abalone.evaluation.groups import label_thirds
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 
 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
-    texts = read_texts(documents.texts)
+    texts = documents.texts
     embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from abalone.data.files import sha256
 from abalone.data.identified import with_ids
-from abalone.progress import track
+from abalone.progress import whole
 from abalone.serving.answers import Wanted, answers, windows
 from abalone.serving.part_files import Form
 from abalone.serving.parts import Parts
@@ -32,6 +32,7 @@ def predict_in_parts(
     resume: bool = False,
     identity: dict[str, Any] | None = None,
     ranks: "Ranks | None" = None,
+    total: int | None = None,
 ) -> int:
     """Answer texts to files `part-00000.jsonl` … in `folder`, each of which is whole or absent.
 
@@ -50,6 +51,7 @@ def predict_in_parts(
         identity: what else must be the same to go on, such as `model_checksum(…)`.
         ranks: processes that all call this with the same texts, and share the encoding as their `Predictor` does; the
             main one writes.
+        total: how many texts there are, where it is known: for the bar.
 
     Returns:
         How many texts the folder answers.
@@ -70,15 +72,16 @@ def predict_in_parts(
     answered = begin() if ranks is None else ranks.told_by_main(begin)
     parts = begun[0] if begun else None
     unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
-    unanswered = iter(track(unanswered, "Predicting"))
-    for first in unanswered:  # so that no part is without a text
-        with nullcontext() if parts is None else parts.next_part() as write:
-            for window in windows(chain([first], islice(unanswered, part_size - 1))):
-                answered += len(window)
-                scores = classifier.scores(window)
-                if write is not None:
-                    given = answers(scores, classifier.decision, classifier.label_names, wanted)
-                    write(window, list(with_ids(window, given)))
+    with whole("Predicting", total) as bar:
+        for first in unanswered:  # so that no part is without a text
+            with nullcontext() if parts is None else parts.next_part() as write:
+                for window in windows(chain([first], islice(unanswered, part_size - 1))):
+                    bar.reach(answered)
+                    answered += len(window)
+                    scores = classifier.scores(window)
+                    if write is not None:
+                        given = answers(scores, classifier.decision, classifier.label_names, wanted)
+                        write(window, list(with_ids(window, given)))
     if parts is not None and not parts.complete:
         parts.finish()
     return answered

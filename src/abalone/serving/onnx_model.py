@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.errors import readable
+from abalone.data.memory import read_texts
 from abalone.data.scratch import array_of
 from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import NUMBER, misfit
@@ -22,7 +23,7 @@ from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 from abalone.extras import install_hint
 from abalone.model.predictor import NO_NETWORK
-from abalone.progress import track
+from abalone.progress import advance, track
 from abalone.serving.onnx_neighbours import StoredNeighbours
 
 if TYPE_CHECKING:
@@ -223,8 +224,8 @@ class OnnxModel:
         return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]
 
     def predict(self, texts: Sequence[str]) -> list[list[str]]:
-        """Label names for each text."""
-        return self.names(self.decision.labels(self.probabilities(texts)))
+        """Label names for each text, of which none may be empty."""
+        return self.names(self.decision.labels(self.probabilities(read_texts(texts))))
 
     def _outputs(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Logits [n, L] and embeddings [n, h], for each text the mean over its pieces."""
@@ -238,6 +239,7 @@ class OnnxModel:
                 inputs = self.reading.padded([pieces[row] for row in rows])
                 for row, *values in zip(rows, *self._run(inputs), strict=True):
                     computed[row] = values
+                advance(len(rows) * len(counts) / len(pieces))
             # The head is linear: the mean of the pieces' logits is the logit of their mean embedding.
             firsts, divisor = np.cumsum(counts) - counts, counts[:, None].astype(np.float32)
             by_output = zip(*computed, strict=True)

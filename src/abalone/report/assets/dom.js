@@ -27,6 +27,7 @@ const shorten = (text, length) => (text.length > length ? `${text.slice(0, lengt
 const THIRD_NAMES = { head: "head", medium: "medium", tail: "tail" };
 const METRICS = {
   macro_f1: "macro-F1",
+  macro_f1_present: "macro-F1, labels that occur",
   macro_f1_head: "macro-F1, head",
   macro_f1_medium: "macro-F1, medium",
   macro_f1_tail: "macro-F1, tail",

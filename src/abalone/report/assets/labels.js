@@ -7,6 +7,8 @@ function labelTable(report, chosen) {
     name: report.labels[entry.label],
     threshold: run.labels.threshold[entry.place],
     ...Object.fromEntries(Object.keys(run.by_label).map((measure) => [measure, run.by_label[measure][entry.place]])),
+    // What no document carries has no recall and no F1: it must not stand among the worst.
+    ...(run.by_label.support[entry.place] ? {} : { recall: null, f1: null }),
   }));
   const columns = [
     ["name", "label"],

@@ -35,7 +35,10 @@ function scoresSection(report) {
     for (const [split, scores] of Object.entries(run.stored_scores)) columns.push([`${of}${split}`, scores]);
   });
   if (!columns.length) return null;
-  const present = Object.keys(METRICS).filter((metric) => columns.some(([, scores]) => metric in scores));
+  const differs = (metric, scores) => metric !== "macro_f1_present" || scores[metric] !== scores.macro_f1;
+  const present = Object.keys(METRICS).filter((metric) =>
+    columns.some(([, scores]) => metric in scores && differs(metric, scores)),
+  );
   const rows = present.map((metric) => {
     const values = columns.map(([, scores]) => scores[metric]);
     return [METRICS[metric], ...values.map((value) => scoreText(metric, value))];
