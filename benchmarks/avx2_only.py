@@ -80,7 +80,7 @@ def _without_cpuid(library: Path) -> bytes:
     sections = subprocess.run(["objdump", "-h", library], capture_output=True, text=True, check=True).stdout
     text = next(line.split() for line in sections.splitlines() if " .text " in line)
     shift = int(text[5], 16) - int(text[3], 16)  # from an address to a place in the file
-    command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", library]
+    command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(library)]
     code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     content = bytearray(library.read_bytes())
     for line in code.splitlines():
