@@ -5,6 +5,7 @@
 onnxruntime chooses its kernels by what the `cpuid` instruction says, and has no switch for it. This makes a copy of the
 library in which every `cpuid` is an illegal instruction of the same length, and a handler that answers it with the bits
 of AVX-512, VNNI and AMX cleared. All else runs as it is, at full speed. Needs Linux, gcc and objdump.
+pytest must leave the handler in place: `pytest -p no:faulthandler`.
 """
 
 import importlib.util
