@@ -13,12 +13,14 @@ from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 import abalone.serving.export as exporting
+import abalone.serving.int8 as int8
 from abalone.cli import app
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.model.heads import LinearHead
 from abalone.serving.export import export
+from abalone.serving.int8 import saturating
 from abalone.serving.onnx_graph import Network, graph_of
 from abalone.serving.onnx_model import OnnxModel
 
@@ -111,13 +113,33 @@ def test_eight_bits_are_smaller_and_nearly_as_exact(quick, classifier, tmp_path)
     result = CliRunner().invoke(app, ["export", str(folder), "--output", str(file), "--int8"])
     assert result.exit_code == 0, result.output
     assert "on average" in result.stdout
-    kinds = {node.op_type for node in onnx.load(file).graph.node}
-    assert {"MatMulInteger", "DynamicQuantizeLinear"} <= kinds
+    assert "× as fast as full precision on this processor" in result.stdout
+    graph = onnx.load(file)
+    assert {"MatMulInteger", "DynamicQuantizeLinear"} <= {node.op_type for node in graph.graph.node}
+    assert saturating(graph) == []
+    assert "head.weight" in {tensor.name for tensor in graph.graph.initializer}  # in full precision
     off = np.abs(OnnxModel.load(file).probabilities(TEXTS) - classifier.predict_proba(TEXTS))
     assert 1e-6 < off.mean() < 0.03
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]))
     done = run_without_torch("predict", file, tmp_path / "texts.txt")
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
+
+
+def test_eight_bits_that_depend_on_the_processor_are_refused(quick, classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr(int8, "_ranges", lambda weights: [{"axis": 1}])  # all of the 8 bits, as the quantiser has it
+    with pytest.raises(ValueError, match=r"nothing was written: 8-bit products of .* would be cut off on processors"):
+        export(classifier.predictor_, tmp_path / "model.onnx", int8=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("speed", "told"), [(2.13, "2.1× as fast as full precision on this"), (0.9, "without --int8")])
+def test_export_says_whether_eight_bits_pay(speed, told, quick, classifier, tmp_path, monkeypatch):
+    classifier.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(exporting, "_speed", lambda *_: speed)
+    arguments = ["export", str(tmp_path / "model"), "--output", str(tmp_path / "model.onnx"), "--int8"]
+    shown = CliRunner().invoke(app, arguments).stdout
+    assert told in shown
+    assert ("without --int8" in shown) == (speed < 1.2)
 
 
 def test_the_file_is_dynamic_and_tells_others_what_it_is(quick, classifier, tmp_path):

@@ -1,11 +1,13 @@
 """From a model to one ONNX file, checked against the model before it takes its place."""
 
+import math
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,28 +18,39 @@ from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.extras import install_hint
 from abalone.model.predictor import Predictor
-from abalone.serving.onnx_graph import Network, graph_of, in_8_bits, no_graph
+from abalone.serving.int8 import in_8_bits, saturating
+from abalone.serving.onnx_graph import Network, graph_of, no_graph
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
 from abalone.serving.onnx_neighbours import neighbours_as_text
+from abalone.serving.onnx_session import open_session
 from abalone.serving.smoothing import smooth
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
 
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
 # How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
 # all of them a little (MiniLM on arXiv abstracts: 0.003 on average), and where it moves them much it has failed.
 TOLERANCE_FP32, TOLERANCE_INT8 = 1e-4, 0.03
 ABSTRACTS, NAMES = 24, 24  # real texts in the sample
+TIMED_TEXTS, TIMED_ROUNDS = 4, 5  # about 1,000 tokens, and the best of so many runs
 ODD_LENGTHS = (0, 1, 2, 5, 12, 30, 75, 180, 500, 1200)  # tokens; what a short or a long text breaks shows here
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how far its probabilities were from the model's on the sample."""
+    """What was written, and how far its probabilities were from the model's on the sample.
+
+    `speed` is how many times as fast as full precision the file is on this machine, and NaN if it is full precision.
+    """
 
     path: Path
     bytes: int
     texts: int
     mean_difference: float
     largest_difference: float
+    speed: float
 
 
 def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> Exported:
@@ -53,9 +66,16 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     files = _files_as_text(predictor)
     _refuse_too_large(predictor, files)
     texts = _real_texts(predictor)
-    content = _file_content(predictor, files, texts if int8 else None)
+    reading = None if predictor.words is not None else _reading(predictor)
+    graph = no_graph() if reading is None else graph_of(_network(predictor, reading, texts if int8 else None))
+    full = b""
+    if int8:
+        full, graph = graph.SerializeToString(), in_8_bits(graph)
+        _refuse_saturating(graph)
+    content = _file_content(predictor, graph, reading, files)
+    model = OnnxModel.load(content)
     # Eight bits are made for texts: what they do to random tokens says nothing.
-    differences = _differences(OnnxModel.load(content), predictor, texts if int8 else texts + _odd_texts(predictor))
+    differences = _differences(model, predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
     if not off <= allowed:  # written so that NaN is refused too
         advice = "this model does not bear 8 bits: export it without int8" if int8 else "please report this"
@@ -65,7 +85,8 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
         )
     with written_whole(output) as file:
         file.write(content)
-    return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()))
+    speed = float("nan") if reading is None or not int8 else _speed(model.session, reading, full, texts)
+    return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()), speed)
 
 
 def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
@@ -107,19 +128,28 @@ def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _file_content(predictor: Predictor, files: Mapping[str, str], texts_for_int8: list[str] | None) -> bytes:
-    import onnx
-
-    reading = None if predictor.words is not None else _reading(predictor)
-    if reading is None:
-        graph = no_graph()
-    elif texts_for_int8 is None:
-        graph = graph_of(Network(predictor))
-    else:
-        network = Network(predictor)
+def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
+    network = Network(predictor)
+    if texts_for_int8 is not None:
         inputs = reading.padded(reading.pieces(texts_for_int8)[0])
         smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
-        graph = in_8_bits(graph_of(network))
+    return network
+
+
+def _refuse_saturating(graph: "ModelProto") -> None:
+    """Raise if the file would be right on this processor, where it is checked, and wrong on another."""
+    if wrong := saturating(graph):
+        raise ValueError(
+            f"nothing was written: 8-bit products of {wrong[0]} would be cut off on processors without VNNI; "
+            "please report this"
+        )
+
+
+def _file_content(
+    predictor: Predictor, graph: "ModelProto", reading: Reading | None, files: Mapping[str, str]
+) -> bytes:
+    import onnx
+
     graph.producer_name = "abalone"
     told = metadata(predictor.label_names, reading, predictor.decision, files, _story(predictor))
     onnx.helper.set_model_props(graph, told)
@@ -161,6 +191,18 @@ def _odd_texts(predictor: Predictor) -> list[str]:
     special = set(tokenizer.all_special_ids)
     ordinary = [number for number in sorted(tokenizer.get_vocab().values()) if number not in special]
     return [str(tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
+
+
+def _speed(session: "InferenceSession", reading: Reading, full: bytes, texts: list[str]) -> float:
+    """Return how many times as fast as the network `full` that of `session` is, on a batch as prediction has it."""
+    inputs = reading.padded(reading.pieces(texts[:TIMED_TEXTS])[0])
+    sessions, best = (open_session(full, "the network"), session), [math.inf, math.inf]
+    for _ in range(TIMED_ROUNDS):  # in turns, so that a busy moment of the machine strikes both
+        for which, network in enumerate(sessions):
+            start = perf_counter()
+            network.run(["logits"], inputs)
+            best[which] = min(best[which], perf_counter() - start)
+    return best[0] / best[1]
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:

@@ -1,12 +1,10 @@
-"""The neural part of a model as an ONNX graph, in full precision or in 8 bits."""
+"""The neural part of a model as an ONNX graph, in full precision."""
 
 import copy
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 IR_VERSION = 9  # what belongs to this OPSET
 OPSET = 20  # the first with GELU; onnxruntime 1.17 reads it
-IN_8_BITS = ("MatMul", "Gather")  # products and embeddings; the head is the only `Gemm`, and costs nothing as it is
 
 
 class Network(nn.Module):
@@ -59,7 +56,7 @@ def graph_of(network: Network) -> "ModelProto":
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
     axes = {0: "batch", 1: "length"}
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         program = torch.onnx.export(
             network,
             (ids, mask),
@@ -94,8 +91,8 @@ def no_graph() -> "ModelProto":
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No word from exporter and quantiser about axes, deprecations and libraries that nobody here can mend."""
+def quiet() -> Iterator[None]:
+    """Silence exporter and quantiser: axes, deprecations and libraries that no user can fix."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -104,14 +101,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def in_8_bits(graph: "ModelProto") -> "ModelProto":
-    """The same with weights in 8 bits, a scale for each output; activations are scaled batch by batch."""
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory() as folder, _quiet():
-        path = Path(folder) / "int8.onnx"
-        quantize_dynamic(graph, path, list(IN_8_BITS), per_channel=True, weight_type=QuantType.QInt8)
-        return onnx.load(path)

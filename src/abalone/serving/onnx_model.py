@@ -1,6 +1,7 @@
 """A model in one ONNX file: texts in, labels out, with `onnxruntime` and `tokenizers`. Torch is never imported."""
 
 import json
+import warnings
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,10 +22,10 @@ from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
-from abalone.extras import install_hint
 from abalone.model.predictor import NO_NETWORK
 from abalone.progress import advance, track
 from abalone.serving.onnx_neighbours import StoredNeighbours
+from abalone.serving.onnx_session import has_8_bit_products, open_session, processor_saturates
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -35,6 +36,7 @@ FORMAT_OF_WORDS = "words-1"  # no network: the lexical expert is the classifier
 # Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
 MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
 STORY = "story"  # which files of before do not have
+SAME_EVERYWHERE = "same_on_every_processor"  # which 8-bit files of before do not have, and are not
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
@@ -134,7 +136,7 @@ class OnnxModel:
             threads: to compute with; 0 is one for each core.
         """
         name = "the ONNX model" if isinstance(source, bytes) else str(source)
-        session = _session(source, name, threads)
+        session = open_session(source, name, threads)
         try:
             stored = {STORY: "{}", **session.get_modelmeta().custom_metadata_map}
         except UnicodeDecodeError as error:
@@ -143,6 +145,14 @@ class OnnxModel:
             raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
         if stored[MARK] not in (FORMAT, FORMAT_OF_WORDS):
             raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
+        if SAME_EVERYWHERE not in stored and has_8_bit_products(source) and processor_saturates():
+            session = open_session(source, name, threads, exact=True)
+            warnings.warn(
+                f"{name} was exported by an earlier version, and this processor cannot compute its 8-bit products at "
+                "full speed without cutting off large ones. They are computed exactly, which is slower: export it "
+                "again with --int8",
+                stacklevel=2,
+            )
         parts = [part for part in SHAPES if part != READING or stored[MARK] == FORMAT]
         try:
             told = {part: json.loads(stored[part]) for part in parts}
@@ -275,7 +285,7 @@ def metadata(
         STORY: story,
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    return {MARK: FORMAT_OF_WORDS if reading is None else FORMAT, **told, **files}
+    return {MARK: FORMAT_OF_WORDS if reading is None else FORMAT, SAME_EVERYWHERE: "true", **told, **files}
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:
@@ -290,22 +300,3 @@ def _stored_lexical(stored: Mapping[str, str]) -> LexicalModel | None:
     return LexicalModel.from_contents(
         {SETTINGS: stored[SETTINGS].encode(), TENSORS: b64decode(stored[TENSORS], validate=True)}
     )
-
-
-def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceSession":
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError(f"running an ONNX file needs onnxruntime: {install_hint('onnx')}") from None
-    onnxruntime.disable_telemetry_events()  # some of its builds report what they run to their maker
-    if not isinstance(source, bytes):
-        with Path(source).open("rb"):  # a missing file or right is told as such
-            pass
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # errors; the rest is about graph nodes
-    content = source if isinstance(source, bytes) else str(source)
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
-        raise ValueError(f"{name} is no ONNX model: {str(error).splitlines()[0]}") from None
