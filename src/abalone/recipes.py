@@ -25,6 +25,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "lexical": True},
 }
 
+ABOUT_RECIPES = {  # as the help says it
+    "rare": "the best known for rare labels; trains the encoder, best on a GPU",
+    "paper": "the method of the paper as printed, 80 epochs",
+    "fast": "trains only linear models, which takes minutes without a GPU",
+}
+
 
 def recipe(name: str = DEFAULT, **changes: Any) -> Config:
     """The settings of a recipe, some of them changed.

@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from abalone import __version__
+from abalone.cli.help import Command, without_types
 from abalone.data.errors import DataError, readable
 from abalone.launch import is_main, launched
 
@@ -34,10 +35,20 @@ ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone
 )
 NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
+# As one meets them, from a first look to the paper's tables.
+ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "export", "reproduce")
 
 
 class Commands(TyperGroup):
     """Runs a command and turns mistakes, warnings and Ctrl-C into lines a person can read."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options that stand before the command."""
+        return without_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -62,10 +73,18 @@ class Commands(TyperGroup):
                 raise typer.Exit(INTERRUPTED) from None
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """An application whose commands have the help of `Command`."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """Register a command, as `typer.Typer` does."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+app = App(
     name="abalone",
     cls=Commands,
-    help="Long-tailed multi-label text classification: models that are good on the rare labels too.",
+    help="Multi-label text classification that is good on rare labels too.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -16,24 +16,60 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or the name of a known corpus.")]
+READING_PANEL = "Reading the data"  # a heading of the help
+
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="A file, a folder, or the name of a known corpus.", show_default=False)
+]
 DataPath = Annotated[
-    Path | None, typer.Option("--path", help="Where the files of a known corpus are.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--path", metavar="PATH", help="Where the files of a known corpus are.", rich_help_panel=READING_PANEL
+    ),
 ]
 TextColumn = Annotated[
     list[str] | None,
-    typer.Option("--text-column", help="Found by itself if it has a usual name. Several are joined."),
+    typer.Option(
+        "--text-column",
+        metavar="NAME",
+        help="Column of the text; found by its usual names if left out. Give it several times to join columns.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 LabelColumn = Annotated[
     list[str] | None,
-    typer.Option("--label-column", help="Found by itself if it has a usual name. Several hold 0 or 1 each."),
+    typer.Option(
+        "--label-column",
+        metavar="NAME",
+        help="Column of the labels; found by its usual names if left out. Give it several times for 0/1 columns.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
-SplitColumn = Annotated[str | None, typer.Option("--split-column", help="The column that says train, val or test.")]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--split-column",
+        metavar="NAME",
+        help="Column that says train, val or test.",
+        rich_help_panel=READING_PANEL,
+    ),
+]
 LabelSeparator = Annotated[
-    str | None, typer.Option("--label-separator", help="What stands between labels in one cell.")
+    str | None,
+    typer.Option(
+        "--label-separator",
+        metavar="TEXT",
+        help="What separates the labels in a cell.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 SkipBadRows = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="Go on without rows that cannot be used, and list them.")
+    bool,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Leave out rows that cannot be used, and list them, instead of stopping.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 
 

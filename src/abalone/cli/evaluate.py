@@ -11,8 +11,8 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, reads_corpus
-from abalone.cli.models import open_model
-from abalone.cli.scored import tell_absent, to_score
+from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 from abalone.launch import launched
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def evaluate(
     data: Data,
     split: Annotated[
         str | None,
-        typer.Option(help="train, validation, test or all; by default test, or all of a file that brings no splits."),
+        typer.Option(metavar="NAME", help=SPLIT_HELP),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all scores as JSON.")] = False,
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
     **reading: Any,
 ) -> None:
-    """Score a model on one split of DATA: overall, by thirds of the labels, and label by label."""
+    """Score a model on DATA: overall, on frequent and rare labels, and label by label."""
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS
     from abalone.data.memory import known_labels

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Labelled = tuple[Sequence[str], LabelLists]
     """Texts, and the names of their labels."""
 
+SPLIT_HELP = "train, validation, test or all; by default test, or all of a file without splits."
+
 
 def to_score(
     data: str,

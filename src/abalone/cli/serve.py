@@ -8,7 +8,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, split_seed
-from abalone.cli.models import open_model
+from abalone.cli.models import DEVICE_HELP, open_model
 
 if TYPE_CHECKING:
     from abalone.serving.served import Served
@@ -16,24 +16,26 @@ if TYPE_CHECKING:
 
 @app.command()
 def serve(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file of `abalone export`.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
     host: Annotated[
-        str, typer.Option(help="The address to bind to; 0.0.0.0 is all, for others to reach.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     evidence: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Show the nearest training documents of this data beside predictions."),
+        typer.Option(
+            metavar="DATA", help="The training data, to show the nearest training documents beside predictions."
+        ),
     ] = None,
     path: DataPath = None,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 256,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 100_000,
-    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Size of one request, in MiB.")] = 4,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    max_texts: Annotated[int, typer.Option(metavar="N", min=1, help="Most texts per request.")] = 256,
+    max_characters: Annotated[int, typer.Option(metavar="N", min=1, help="Most characters per text.")] = 100_000,
+    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request, in MiB.")] = 4,
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
 ) -> None:
-    """Serve a model: a page at /, predictions at /v1/predict, the rest at /docs."""
+    """Serve a model over HTTP: a page to try it on, and an API, which /docs describes."""
     try:
         from abalone.serving.app import create_app
         from abalone.serving.limits import Limits
