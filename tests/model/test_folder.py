@@ -163,6 +163,11 @@ def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_p
         ({"decision": {}}, "calibration"),
         ({"story": {}}, "has no 'statistics'"),
         ({"story": {"statistics": {"frequencies": [1]}}}, "5 label names, and frequencies for 1"),
+        (
+            {"story": {"statistics": {"frequencies": [1] * 5}, "label_f1": [0.5]}},
+            "5 label names, and label_f1 for 1",
+        ),
+        ({"story": {"statistics": {"frequencies": [1] * 5}, "tfidf_decision": {}}}, "calibration"),
         ({"tokenizer_max_length": 0}, "it reads 0 tokens of a text"),
         ({"answers_in_names": "yes"}, r"it\['answers_in_names'\] is str"),
     ],

@@ -3,6 +3,7 @@
 import functools
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.scored_model import tfidf_alone
 from abalone.model.encoder import load_encoder
 from abalone.model.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain
@@ -83,6 +86,17 @@ def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkey
     monkeypatch.setattr(Mixture, "chosen", lambda _, experts, *rest: Mixture(dict.fromkeys(experts, 1.0)))
     with pytest.warns(UserWarning, match=r"does not beat tf-idf alone"):  # it is nothing else
         fit(settings, corpus, tmp_path / "tf-idf")
+
+
+def test_the_story_has_the_f1_of_each_label_and_how_tfidf_decides_alone(encoder, corpus, tmp_path):
+    model = fit(make_config(encoder, epochs=0, lexical=True), corpus, tmp_path / "mixed")
+    truth, texts = corpus.validation.labels, corpus.validation.texts
+    found = per_label(truth, model.decision.labels(model.probabilities(texts)), corpus.label_names)
+    assert model.story["label_f1"] == [round(row.f1, 4) if row.support else None for row in found]
+    alone = tfidf_alone(model, truth, texts)
+    assert alone == pytest.approx(model.story["scores"]["validation, tf-idf alone"])
+    model.decision = replace(model.decision, mixture=Mixture({"lexical": 1.0}))
+    assert tfidf_alone(model, truth, texts) is None  # it would be the same twice
 
 
 def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):

@@ -14,11 +14,12 @@ from abalone.config import Config
 from abalone.data.errors import readable
 from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.data.seen import SEEN, SeenTexts
-from abalone.data.shapes import misfit
+from abalone.data.shapes import NUMBER, misfit
 from abalone.device import choose_device
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.model.card import model_card
 from abalone.model.encoder import load_encoder, quiet_transformers
 from abalone.model.heads import LinearHead
@@ -42,6 +43,8 @@ SHAPE = {
         "history?": {"*": [dict]},
         "scores?": {"*": dict},
         "fingerprint?": str,
+        "label_f1?": [(NUMBER, None)],  # on validation
+        f"{TFIDF_DECISION}?": dict,
     },
 }
 HEAD, NEIGHBOURS, LEXICAL = "head.safetensors", "neighbours.safetensors", "lexical"
@@ -148,6 +151,10 @@ def _refuse_misfits(predictor: Predictor) -> None:
     if decision.calibration is not None:
         by_label["calibration"] = len(decision.calibration.groups)
     by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
+    if "label_f1" in predictor.story:
+        by_label["label_f1"] = len(predictor.story["label_f1"])
+    if TFIDF_DECISION in predictor.story:
+        by_label[TFIDF_DECISION] = len(Decision.from_dict(predictor.story[TFIDF_DECISION]).thresholds.values)
     if weight != (*bias[:1], labels, hidden) or bias != (*weight[:1], labels):
         raise ValueError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
     for name, found in by_label.items():

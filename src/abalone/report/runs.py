@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from abalone.data.memory import known_labels, read_texts
 from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.scored_model import tfidf_alone
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
@@ -50,6 +51,7 @@ class Answers:
         predictions: bool, [n, L].
         mapped: rows that the map shows, in order.
         embeddings: of those rows, [m, h].
+        baseline: scores of the tf-idf model that is mixed in, by itself; `None` where there is none.
     """
 
     truth: csr_array
@@ -57,6 +59,7 @@ class Answers:
     predictions: np.ndarray
     mapped: np.ndarray
     embeddings: np.ndarray
+    baseline: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +118,14 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     embeddings = model.predictor_.embed(texts)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))
+    truth = known_labels(documents.labels, model.label_names)
     return Answers(
-        truth=known_labels(documents.labels, model.label_names),
+        truth=truth,
         probabilities=probabilities,
         predictions=model.predictor_.decision.labels(probabilities),
         mapped=mapped,
         embeddings=embeddings[mapped],
+        baseline=tfidf_alone(model.predictor_, truth, texts),
     )
 
 

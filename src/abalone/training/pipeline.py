@@ -24,6 +24,7 @@ from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.scored_model import TFIDF_DECISION, label_f1
 from abalone.losses import loss_spec
 from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
 from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
@@ -115,7 +116,7 @@ def _with_decision(
     statistics = corpus.stats()
     frequencies = np.array(statistics.frequencies)
     # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
-    layers, head = head, head.merged()
+    head = head.merged()
     logits = head.logits_in_blocks(val_embeddings)
 
     def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
@@ -131,13 +132,12 @@ def _with_decision(
         "statistics": statistics.as_dict(),
         "history": history,
         "scores": {"validation": scores},
+        "label_f1": label_f1(decision, decision.scores(logits, experts), corpus.validation.labels),
     }
-    if len(layers.weight) > 1:
-        _, averaged = scores_with(layers.logits_in_blocks(val_embeddings), experts)
-        story["scores"]["validation, probes averaged as probabilities"] = averaged
     if lexical is not None:
-        _, baseline = scores_with(experts["lexical"], {})
+        alone, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline
+        story[TFIDF_DECISION] = alone.to_dict()
         if scores["macro_f1"] < baseline["macro_f1"] - BEHIND or decision.mixture.used == {"lexical": 1.0}:
             advice = "train longer" if config.epochs else "train the encoder too"
             warnings.warn(
