@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, split_seed
+from abalone.cli.corpus import DataPath, as_in_training, read_and_tell, same_data, split_seed
 from abalone.cli.models import DEVICE_HELP, open_model
 
 if TYPE_CHECKING:
@@ -52,16 +52,14 @@ def serve(
             raise
         raise ImportError(f"serving needs {error.name}: pip install 'abalone-mltc[serve]'") from None
     if path is not None and evidence is None:
-        raise ValueError("--path says where the files of --evidence are; give both")
+        raise ValueError("--path is where the files of --evidence are: give both")
     limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)
     with bind(host, port) as bound:
         served = read_model(model, evidence, path, device)
         where = address(bound)
         hosts = own_hosts(host, bound)
         if hosts is None:
-            typer.echo(
-                "note: everyone who can reach this machine can use the server; it asks for no password", err=True
-            )
+            typer.echo("note: anyone who can reach this machine can use the server: it has no password.", err=True)
         labels = f"{len(served.classifier.label_names):,} labels"
         serve_app(
             create_app(served, limits=limits, hosts=hosts),
@@ -84,15 +82,12 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
 
         trained_on = story.get("provenance", {})
         own = {} if evidence in BENCHMARKS else as_in_training(evidence, {}, [trained_on])
-        corpus = read_and_tell(evidence, split_seed(trained_on), path=path, **own)
-        if story and _origin(corpus.provenance) != _origin(trained_on):
-            typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
+        corpus = read_and_tell(evidence, split_seed(trained_on), trained_on=[trained_on], path=path, **own)
+        if story and not same_data(corpus.provenance, trained_on):
+            typer.echo(f"note: the model was not trained on {corpus.name} as it is now.", err=True)
         documents = Evidence.of(corpus, classifier.embed, model)
     frequencies = story.get("statistics", {}).get("frequencies")
-    served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
+    name = model.resolve().name.removesuffix(".onnx")
+    served = Served(name, classifier, frequencies, documents, story.get("label_f1"))
     served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])
     return served
-
-
-def _origin(provenance: Mapping[str, object]) -> object:
-    return provenance.get("sha256") or provenance.get("source")
