@@ -191,7 +191,7 @@ def test_choosing_a_run_changes_what_single_figures_show(browser, pages):
 def test_labels_can_be_sorted_and_found(browser, pages):
     open_page(browser, pages["one"])
     browser.find("#tail summary").click()
-    names = "return [...document.querySelectorAll('#tail tbody th')].map(node => node.textContent)"
+    names = "return [...document.querySelectorAll('#tail details tbody th')].map(node => node.textContent)"
     assert set(browser.run(names)) == set(NAMES)
     browser.run("[...document.querySelectorAll('#tail .sort')].find(node => node.textContent === 'label').click()")
     assert browser.run(names) == browser.run("return arguments[0].sort((a, b) => a.localeCompare(b))", NAMES)

@@ -135,7 +135,7 @@ def test_labels_that_no_scored_document_carries_are_told_for_each_model(models, 
     result = run(*models, "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html")
     assert result.exit_code == 0, result.stderr
     for name in ("frozen", "trained"):
-        note = f"1 of the 5 labels of {name} occur in no scored document of new; each counts as F1 0 in macro-F1: d."
+        note = f"1 of the 5 labels of {name} occurs in no scored document of new. It counts as F1 0 in macro-F1: d."
         assert f"note: {note}" in result.stderr.splitlines()
     for shown in payload(tmp_path / "r.html")["runs"]:
         f1 = shown["by_label"]["f1"]

@@ -173,13 +173,32 @@ def split_seed(provenance: Mapping[str, Any]) -> int:
     return seed if isinstance(seed, int) else 0
 
 
-def read_and_tell(data: str, seed: int = 0, **options: Any) -> "Corpus":
-    """`read_corpus`, with what a person should know of the corpus told once on stderr."""
+def read_and_tell(
+    data: str, seed: int = 0, *, trained_on: Iterable[Mapping[str, Any]] = (), **options: Any
+) -> "Corpus":
+    """Read the corpus, and tell its notes on stderr: once, by `stats` and `train`, not by every command after.
+
+    Args:
+        data: as a person names it.
+        seed: of the splits that have to be made.
+        trained_on: the provenance of models' data; whoever trained on this corpus has seen its notes.
+        options: those of `read_corpus`.
+    """
     with unrepeated() as notes:
         corpus = read_corpus(data, seed, **options)
         notes += corpus.notes
-    tell(corpus.notes)
+    if not any(same_data(corpus.provenance, then) for then in trained_on):
+        tell(corpus.notes)
     return corpus
+
+
+def same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two provenances are of the same files, or of the same source where files are not known."""
+    return _origin(one) is not None and _origin(one) == _origin(other)
+
+
+def _origin(provenance: Mapping[str, Any]) -> object:
+    return provenance.get("sha256") or provenance.get("source")
 
 
 @contextmanager

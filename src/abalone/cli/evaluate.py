@@ -64,7 +64,7 @@ def evaluate(
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
     scores_table({split: scores}, title=f"{name}, {len(texts):,} documents")
-    labels_table(sorted(by_label, key=lambda label: label.f1)[:SHOWN], title="The labels it knows least")
+    labels_table(sorted(by_label, key=lambda label: label.f1)[:SHOWN], title="The labels with the lowest F1")
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
