@@ -43,7 +43,7 @@ function labelRow({ name, probability, threshold, given }) {
   const { documents, f1 } = about.get(name) ?? {};
   const facts = [];
   if (f1 != null) facts.push(`F1 ${(100 * f1).toFixed(0)}${f1 < LOW_F1 ? " (low)" : ""}`);
-  if (documents != null) facts.push(counted(documents, "training document"));
+  if (documents != null) facts.push(counted(documents, "example"));
   if (facts.length) title.append(make("span", "seen", facts.join(" · ")));
 
   const fill = make("span", "fill");
