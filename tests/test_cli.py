@@ -134,11 +134,11 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
         (ImportError("pip install 'abalone-mltc[data]'"), "error: pip install 'abalone-mltc[data]'\n"),
-        (MemoryError(), "error: there is too little memory: ask for less at a time\n"),
+        (MemoryError(), "error: out of memory: use smaller batches or fewer documents\n"),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes\nand the stack"),
-            "error: there is too little memory (DefaultCPUAllocator: can't allocate memory: 5 bytes): "
-            "ask for less at a time\n",
+            "error: out of memory (DefaultCPUAllocator: can't allocate memory: 5 bytes): "
+            "use smaller batches or fewer documents\n",
         ),
     ],
 )

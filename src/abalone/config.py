@@ -205,7 +205,7 @@ def _check(config: Config) -> None:
             if whole and value > _LARGEST:
                 raise ValueError(f"{name} must be at most {_LARGEST}, got {short(value)}")
         if isinstance(default, str) and not isinstance(value, str):
-            raise ValueError(f"{name} must be a text, got {short(value)}")
+            raise ValueError(f"{name} must be a string, got {short(value)}")
         if name in _LEAST and not value >= _LEAST[name]:
             raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:

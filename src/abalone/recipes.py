@@ -63,7 +63,7 @@ def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
 
     Args:
         file: `setting: value` lines.
-        recipe_name: goes before the one in the file.
+        recipe_name: overrides the one in the file.
     """
     if file is None:
         return recipe(DEFAULT if recipe_name is None else recipe_name)

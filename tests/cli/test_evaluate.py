@@ -190,7 +190,7 @@ def test_nothing_is_told_of_labels_that_all_occur(model, data):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere", "{data}"), "nowhere is no model folder"),
+        (("nowhere", "{data}"), "nowhere is not a model folder"),
         (("{model}", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),
         (("{model}", "{data}", "--device", "gpu"), "no device is called 'gpu'"),
         (("{model}", "{data}", "--text-column", "body"), "no column 'body' (--text-column)"),

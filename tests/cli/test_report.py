@@ -111,9 +111,9 @@ def test_an_old_report_stays_when_the_new_one_fails(models, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere",), "nowhere is no model folder"),
+        (("nowhere",), "nowhere is not a model folder"),
         (("{data}",), "papers.jsonl is a file, and a report shows what only a model folder holds, such as settings"),
-        (("{0}", "{0}"), "the same model folder is named twice"),
+        (("{0}", "{0}"), "the same model folder is given twice"),
         (("{0}", "--split", "tset"), "no split is called 'tset'"),
         (("{0}", "-o", "{0}"), "is a folder: name an HTML file with --output"),
         (("{0}", "--data", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),

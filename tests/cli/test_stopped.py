@@ -34,7 +34,7 @@ def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     told = (shop / "log").read_text()
     assert process.exitcode == status, told
     stopped = f"Pre-training stopped after step {reached(checkpoint)}; it can go on from {stage}"
-    assert told.endswith(f"{stopped}\n  Run the same command with --resume to go on.\n")
+    assert told.endswith(f"{stopped}\n  To continue, run the same command with --resume.\n")
     assert "Traceback" not in told
     assert unfinished(tmp_path) == []
     assert not output.exists()

@@ -72,7 +72,7 @@ class TestRefusals:
             (["--pooling", "max"], ["'--pooling'", "'cls', 'mean'"]),
             (["one-more-file.csv"], ["unexpected extra argument"]),
             (["--config", "nowhere.yaml"], ["error: nowhere.yaml: No such file or directory"]),
-            (["--output", "."], ["error: --output . is no name for a new folder"]),
+            (["--output", "."], ["error: --output . is not a name for a new folder"]),
         ],
     )
     def test_settings(self, options, words, workshop, tmp_path):
@@ -122,7 +122,7 @@ class TestRefusals:
 
     def test_a_folder_that_holds_something_else(self, workshop, tmp_path):
         (tmp_path / "thesis.txt").write_text("do not touch")
-        assert_refused(run(*command(workshop, tmp_path)), f"error: {tmp_path} exists and is no model folder")
+        assert_refused(run(*command(workshop, tmp_path)), f"error: {tmp_path} exists and is not a model folder")
         assert (tmp_path / "thesis.txt").read_text() == "do not touch"
 
     def test_a_folder_of_checkpoints_that_is_somebody_elses(self, workshop, tmp_path):

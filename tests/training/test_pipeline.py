@@ -252,12 +252,12 @@ def test_the_test_split_has_no_say(encoder, tmp_path):
 def test_going_on_takes_the_same_data_and_settings(encoder, corpus, tmp_path):
     config = make_config(encoder, epochs=1)
     fit(config, corpus, tmp_path)
-    with pytest.raises(ValueError, match=r"cannot go on with the run in .*: epochs was 1 and is 2"):
+    with pytest.raises(ValueError, match=r"cannot resume the run in .*: epochs was 1 and is 2"):
         fit(config.replace(epochs=2), corpus, tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"cannot go on with the run in .*: the documents or labels are others"):
+    with pytest.raises(ValueError, match=r"cannot resume the run in .*: the documents or labels are others"):
         fit(config, make_corpus(seed=1), tmp_path, resume=True)
     fit(config.replace(checkpoint_seconds=10), corpus, tmp_path, resume=True)
-    with pytest.warns(UserWarning, match="there is no run to go on with in"):
+    with pytest.warns(UserWarning, match="there is no run to resume in"):
         fit(config, corpus, tmp_path / "elsewhere", resume=True)
 
 
@@ -280,9 +280,9 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"objective": "mulcon+bce", "max_chunks": 2}, [[1, 1]], [[1, 1]], "cannot read documents in chunks"),
         ({"classifier": "finetune", "finetune_objective": "msc"}, [[1, 1]], [[1, 1]], "must be a pointwise loss"),
         ({"freeze_layers": 1, "max_chunks": 2}, [[1, 1]], [[1, 1]], "freeze_layers and max_chunks cannot be combined"),
-        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave a layer to train: 2 of 2"),
-        ({}, [], [[1, 1]], "there is no document to train on"),
-        ({}, [[1, 1]], [], "there is no validation document"),
+        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave at least one layer to train, got 2 of 2"),
+        ({}, [], [[1, 1]], "there are no training documents"),
+        ({}, [[1, 1]], [], "there are no validation documents"),
         ({}, [[0, 0]], [[1, 1]], "no training document carries a label"),
         ({}, [[1, 1]], [[0, 0]], "no validation document carries a label"),
         ({"device": "gpu"}, [[1, 1]], [[1, 1]], "no device is called 'gpu'"),

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dis import opname
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandFunctionType
 
 from abalone import __version__
 from abalone.cli.help import Command, without_types
@@ -76,7 +77,7 @@ class Commands(TyperGroup):
 class App(typer.Typer):
     """An application whose commands have the help of `Command`."""
 
-    def command(self, name: str | None = None, **settings: Any) -> Any:
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """Register a command, as `typer.Typer` does."""
         return super().command(name, **{"cls": Command, **settings})
 
@@ -107,7 +108,7 @@ def main(
     """Options that stand before the command."""
     if launched()[1] > 1 and context.invoked_subcommand not in SHARED:
         raise ValueError(
-            f"abalone {context.invoked_subcommand} runs in one process, and {launched()[1]} were launched: "
+            f"abalone {context.invoked_subcommand} runs in one process, but {launched()[1]} were launched: "
             f"only {', '.join(SHARED)} share their work"
         )
 
@@ -177,7 +178,7 @@ def _message(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     if isinstance(error, Exception) and _is_want_of_memory(error):
         reason = str(error).partition("\n")[0]
-        return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
+        return f"out of memory{f' ({reason})' if reason else ''}: use smaller batches or fewer documents"
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without
         return f"this needs {error.name}: pip install abalone-mltc"
     return str(error) or type(error).__name__

@@ -45,12 +45,12 @@ def evaluate(
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
     if launched()[1] > 1 and model.is_file():
-        raise ValueError("several processes were launched, and an ONNX file runs in one: give the model folder instead")
+        raise ValueError("an ONNX file runs in one process, but several were launched: give the model folder instead")
     opened = open_model(model, device)
     if not opened.story:
         warnings.warn(
-            f"{model} does not say what it was trained on: documents of its training may be scored, and head, medium "
-            "and tail are not known; export the model again",
+            f"{model} does not say what it was trained on, so training documents may be scored, and scores by head, "
+            "medium and tail are missing: export the model again",
             stacklevel=2,
         )
     trained_on = {str(model): opened.story.get("provenance", {})}

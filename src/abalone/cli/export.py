@@ -27,7 +27,7 @@ def export(
 
     written = write(load(model, device="cpu"), output, int8=int8)
     typer.echo(
-        f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities are off by "
+        f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities differ by "
         f"{written.mean_difference:.2g} on average, {written.largest_difference:.2g} at most"
     )
     typer.echo(f"next: abalone predict {written.path} texts.txt", err=True)

@@ -68,7 +68,7 @@ def report(
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
-        typer.echo("note: only what the folders hold; give --data to score them on documents.", err=True)
+        typer.echo("note: the page shows only what the model folders hold; add --data to score documents.", err=True)
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -80,7 +80,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     """
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
-        raise ValueError("the same model folder is named twice")
+        raise ValueError("the same model folder is given twice")
     length = 1
     while len({own[-length:] for own in parts}) < len(parts):
         length += 1

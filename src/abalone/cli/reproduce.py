@@ -148,7 +148,7 @@ def reproduce(
                 )
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
-                raise kind("stopped; the same command goes on where it was") from None
+                raise kind("stopped; run the same command again to continue") from None
     card = CorpusCard.load(output, base)
     results = Results(output / RESULTS, card.fingerprint)
     if print_only:
@@ -172,7 +172,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         return tuple(kind(part) for part in given.split(","))
     except ValueError:
         whole = "whole numbers" if kind is int else "numbers"
-        raise ValueError(f"--{name.replace('_', '-')} must be {whole} with commas between, got {given!r}") from None
+        raise ValueError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
@@ -188,10 +188,10 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 def _tell_outcome(outcome: "Outcome") -> None:
     """What was not done, and why; a failed run is status 1."""
     if outcome.left:
-        typer.echo(f"{outcome.left} runs are left: the same command goes on with them", err=True)
+        typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:
         return
-    typer.echo(f"{len(outcome.failures)} runs failed, and are tried again by the same command:", err=True)
+    typer.echo(f"{len(outcome.failures)} runs failed; run the same command again to retry them:", err=True)
     for failure in outcome.failures:
         typer.echo(f"  {failure.task.run}: {failure.message}", err=True)
         typer.echo(f"    see {failure.task.folder}", err=True)

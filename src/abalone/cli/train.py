@@ -50,7 +50,7 @@ def train(
     loss_spec(settings.objective)
     choose_device(settings.device)
     if output.name in {"", ".."}:
-        raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
+        raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(data, **reading)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
@@ -129,7 +129,10 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         refuse_foreign(output)
         if (run_folder / IDENTITY).exists():
             if not resume:
-                typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
+                typer.echo(
+                    f"note: the unfinished run in {run_folder} is discarded; --resume would continue it",
+                    err=True,
+                )
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     if resume and launched_ranks(settings.device).told_by_main(
@@ -137,16 +140,16 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     ):
         typer.echo(
             f"note: {output} is finished already: the same settings and documents; nothing to do "
-            "(without --resume it is trained anew)",
+            "(leave out --resume to train it again)",
             err=True,
         )
         return
     if resume and is_main() and output.exists() and not (run_folder / IDENTITY).exists():
         typer.echo(
-            f"note: the model in {output} is of other settings or documents, and is replaced by this one", err=True
+            f"note: the model in {output} was trained with other settings or documents, and will be replaced", err=True
         )
     model = AbaloneClassifier(**settings.to_dict())
-    advice = "Run the same command with --resume to go on."
+    advice = "To continue, run the same command with --resume."
     with told_to_stop(), _epochs_told():
         try:
             model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
@@ -158,7 +161,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
             raise RankLostError(f"{lost}\n  {advice}") from None
     if is_main():
         remove_unless_in_use(run_folder)
-    scores_table(model.predictor_.story["scores"])
+    # Shorter, so that the table fits into 80 columns.
+    scores_table({name.replace("validation, ", "  "): own for name, own in model.predictor_.story["scores"].items()})
     typer.echo(f"model folder: {output}")
 
 

@@ -84,7 +84,7 @@ def load(folder: str | Path, **settings: Any) -> Predictor:
     folder = Path(folder)
     if not (folder / ABOUT).is_file():
         missing = f"it has no {ABOUT}" if folder.exists() else "nothing is there"
-        raise FileNotFoundError(f"{folder} is no model folder: {missing}")
+        raise FileNotFoundError(f"{folder} is not a model folder: {missing}")
     _check_sums(folder)
     with _damage_told(folder / ABOUT):
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -161,9 +161,9 @@ def _refuse_misfits(predictor: Predictor) -> None:
         if found != labels:
             raise ValueError(f"there are {labels} label names, and {name} for {found}")
     if not all(weights.isfinite().all() for weights in (predictor.head.weight, predictor.head.bias)):
-        raise ValueError(f"{HEAD} holds values that are no numbers")
+        raise ValueError(f"{HEAD} holds NaN or infinite values")
     if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
-        raise ValueError(f"{', '.join(absent)} is mixed in, and not there")
+        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
     if predictor.max_length < 3 or predictor.special_tokens is None:
         raise ValueError(f"it reads {predictor.max_length} tokens of a text")
 
@@ -171,7 +171,7 @@ def _refuse_misfits(predictor: Predictor) -> None:
 def refuse_foreign(folder: Path) -> None:
     """Raise if something else than a model is at that name."""
     if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists and is no model folder: give another name, or remove it first")
+        raise FileExistsError(f"{folder} exists and is not a model folder: give another name, or remove it first")
 
 
 @contextmanager

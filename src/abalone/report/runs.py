@@ -38,7 +38,7 @@ class Documents:
         if len(self.texts) != len(self.labels):
             raise ValueError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
         if not len(self.texts):
-            raise ValueError("there is no document to score on")
+            raise ValueError("there are no documents to score")
 
 
 @dataclass(frozen=True, eq=False)

@@ -299,4 +299,4 @@ def _session(source: str | Path | bytes, name: str, threads: int) -> "InferenceS
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
-        raise ValueError(f"{name} is no ONNX model: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{name} is not an ONNX model: {str(error).splitlines()[0]}") from None

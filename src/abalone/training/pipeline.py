@@ -172,9 +172,9 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
     if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
         raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
     if len(corpus.train) == 0:
-        raise ValueError("there is no document to train on")
+        raise ValueError("there are no training documents")
     if len(corpus.validation) == 0:
-        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
+        raise ValueError("there are no validation documents: give more documents, or validation=(texts, labels)")
     if corpus.train.labels.nnz == 0:
         raise ValueError("no training document carries a label")
     if corpus.validation.labels.nnz == 0:
