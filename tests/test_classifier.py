@@ -199,10 +199,10 @@ def test_saving_again_replaces_and_other_folders_are_safe(fitted, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("do not touch")
-    with pytest.raises(FileExistsError, match="is no model folder"):
+    with pytest.raises(FileExistsError, match="is not a model folder"):
         fitted.save_pretrained(mine)
     assert (mine / "thesis.txt").read_text() == "do not touch"
-    with pytest.raises(FileNotFoundError, match="is no model folder"):
+    with pytest.raises(FileNotFoundError, match="is not a model folder"):
         AbaloneClassifier.from_pretrained(mine)
 
 
@@ -320,7 +320,7 @@ def test_a_run_folder_knows_whose_it_is(encoder, data, tmp_path):
     other = make(encoder, seed=3, classifier="finetune")
     expected = other.fit(texts, labels).predict_proba(texts)
     np.testing.assert_array_equal(other.fit(texts, labels, run_folder=folder).predict_proba(texts), expected)
-    with pytest.warns(UserWarning, match="there is no run to go on with"):
+    with pytest.warns(UserWarning, match="there is no run to resume"):
         make(encoder).fit(texts, labels, run_folder=tmp_path / "new", resume=True)
 
 
@@ -358,7 +358,7 @@ def test_one_label_only(encoder, data):
 @pytest.mark.parametrize(
     ("texts", "labels", "kind", "message"),
     [
-        ([], [], ValueError, "no document to train on"),
+        ([], [], ValueError, "there are no training documents"),
         (["a", None], [["x"], ["x"]], TypeError, "text 1 is NoneType, not a string"),
         (["a", 3], [["x"], ["x"]], TypeError, "text 1 is int, not a string"),
         ("a text", [["x"]], TypeError, "put it in a list"),

@@ -1,6 +1,7 @@
 import json
 import linecache
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,11 +135,11 @@ def test_what_the_notes_say_is_not_said_twice(tmp_path: Path) -> None:
         (FileNotFoundError(2, "No such file or directory", "b.csv"), "error: b.csv: No such file or directory\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
         (ImportError("pip install '.[data]'"), "error: pip install '.[data]'\n"),
-        (MemoryError(), "error: there is too little memory: ask for less at a time\n"),
+        (MemoryError(), "error: out of memory: use smaller batches or fewer documents\n"),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes\nand the stack"),
-            "error: there is too little memory (DefaultCPUAllocator: can't allocate memory: 5 bytes): "
-            "ask for less at a time\n",
+            "error: out of memory (DefaultCPUAllocator: can't allocate memory: 5 bytes): "
+            "use smaller batches or fewer documents\n",
         ),
     ],
 )
@@ -269,6 +270,23 @@ def test_help_is_quick_and_names_the_commands() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a closed pipe is no error elsewhere")
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_help_fits_the_terminal_and_shows_no_python_types(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for command in ("evaluate", "train", "report", "serve", "export", "reproduce", "stats"):
+        shown = run(command, "--help").stdout
+        assert max(map(len, shown.splitlines())) <= int(columns)
+        assert "…" not in shown  # no name is cut short
+        assert not re.search(r"<(bool|str|path|int|list)", shown), command
+
+
+def test_paragraphs_of_help_break_only_at_the_edge_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("export", "--help").stdout.splitlines()
+    first = next(n for n, line in enumerate(lines) if "`abalone predict`, `evaluate`" in line)
+    assert all(len(line.rstrip()) > 60 for line in lines[first : first + 3])
+
+
 def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
     command = f"{sys.executable} -m abalone stats {data} --json | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)

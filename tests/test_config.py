@@ -37,7 +37,7 @@ def test_yaml_names_only_what_differs(tmp_path):
         ("epochs: three", "epochs must be a whole number, got 'three'"),
         ("epochs: 2.5", "epochs must be a whole number, got 2.5"),
         ("lexical: 1", "lexical must be true or false, got 1"),
-        ("encoder: 3", "encoder must be a text, got 3"),
+        ("encoder: 3", "encoder must be a string, got 3"),
         ("batch_size: 0", "batch_size must be at least 1, got 0"),
         ("dropout: 1.5", "dropout must be between 0 and 1, got 1.5"),
         ("pooling: max", "pooling must be one of cls, mean, got 'max'"),

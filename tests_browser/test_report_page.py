@@ -155,7 +155,7 @@ def test_choosing_a_label_recolours_the_map(browser, pages):
     browser.run(choose, browser.find("#map-colour"), "0")
     by_label = picture(browser)
     assert by_label != before
-    assert "meant, not given" in browser.find("#map .legend").text
+    assert "missed label" in browser.find("#map .legend").text
     browser.run(choose, browser.find("#map-colour"), "loss")
     assert picture(browser) not in (before, by_label)
     browser.run(choose, browser.find("#map select:not(#map-colour)"), "pca")
@@ -171,6 +171,13 @@ def test_the_pointer_over_the_long_tail_names_the_label(browser, pages):
     assert browser.run("return document.querySelector('#tip').hidden") is True
 
 
+def test_the_long_tail_names_its_labels_and_those_that_need_examples(browser, pages):
+    open_page(browser, pages["one"])
+    assert [name.text for name in browser.find_all("#tail text.label")][-1].startswith("a rare")
+    assert "need" in browser.find("#tail figure + figure h3").text
+    assert "in training" in browser.find("#tail figure + figure thead").text
+
+
 def test_choosing_a_run_changes_what_single_figures_show(browser, pages):
     open_page(browser, pages["three"])
     before = browser.find("#thirds").text, picture(browser)
@@ -184,7 +191,7 @@ def test_choosing_a_run_changes_what_single_figures_show(browser, pages):
 def test_labels_can_be_sorted_and_found(browser, pages):
     open_page(browser, pages["one"])
     browser.find("#tail summary").click()
-    names = "return [...document.querySelectorAll('#tail tbody th')].map(node => node.textContent)"
+    names = "return [...document.querySelectorAll('#tail details tbody th')].map(node => node.textContent)"
     assert set(browser.run(names)) == set(NAMES)
     browser.run("[...document.querySelectorAll('#tail .sort')].find(node => node.textContent === 'label').click()")
     assert browser.run(names) == browser.run("return arguments[0].sort((a, b) => a.localeCompare(b))", NAMES)

@@ -64,6 +64,20 @@ def test_paste_predict_and_see_labels_against_thresholds_with_evidence(browser, 
     assert is_clean(browser, address)
 
 
+def test_a_sample_is_made_of_label_names_and_predicted_and_labels_say_how_good_they_are(browser, address):
+    browser.open(f"{address}/")
+    browser.find("#sample").click()
+    browser.find("#result")
+    text = browser.find("#text").get_attribute("value")
+    known = {label["name"]: label for label in httpx.get(f"{address}/v1/labels").json()["labels"]}
+    assert sum(name.replace(".", " ").replace("-", " ") in text for name in known) >= 2
+    assert "validation" in browser.find("#trust").text
+    name, facts = browser.find(".labels .name").text.splitlines()
+    assert facts.startswith(f"F1 {100 * known[name]['f1']:.0f}")
+    assert "threshold " in browser.find(".labels .from").text
+    assert is_clean(browser, address)
+
+
 def test_it_looks_right_on_every_screen(browser, address):
     for scheme in ("light", "dark"):
         browser.prefer(scheme)

@@ -27,7 +27,7 @@ from abalone.recipes import recipe as recipe_config
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Gives each text several labels, and is good on the rare ones too.
 
-    Its parameters are a recipe and the settings of `Config`, which go before those of the recipe: `encoder`,
+    Its parameters are a recipe and the settings of `Config`, which override those of the recipe: `encoder`,
     `objective`, `epochs`, `max_length`, `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`,
     `clone`, pipelines, `GridSearchCV`).
 

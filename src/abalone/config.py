@@ -27,53 +27,53 @@ class Config:
     """
 
     # The encoder
-    encoder: Annotated[str, "a folder or a hub name; none: words alone decide"] = "all-MiniLM-L6-v2"
-    pooling: Annotated[Pooling, "what stands for a document: its first token, or the mean of all"] = "cls"
-    max_length: Annotated[int, "tokens of a document that are read"] = 300
-    max_chunks: Annotated[int, "of a longer document, pieces of that length to read and average"] = 1
-    dropout: Annotated[float, "in the encoder, while training"] = 0.1
-    freeze_layers: Annotated[int, "lower layers that stay as they are and are computed once; training is cheaper"] = 0
+    encoder: Annotated[str, "Pre-trained encoder: a folder or hub name; none: only tf-idf"] = "all-MiniLM-L6-v2"
+    pooling: Annotated[Pooling, "Embedding of a document: its first token, or the mean over all tokens"] = "cls"
+    max_length: Annotated[int, "Tokens read per document"] = 300
+    max_chunks: Annotated[int, "Pieces of max_length tokens read per document; their embeddings are averaged"] = 1
+    dropout: Annotated[float, "Dropout in the encoder while training"] = 0.1
+    freeze_layers: Annotated[int, "Lower encoder layers left untrained and computed once, which is faster"] = 0
 
     # What is trained
-    objective: Annotated[str, "a loss, or a sum such as msc+10*bce"] = "msc"
-    temperature: Annotated[float, "of the contrastive losses"] = 0.1
-    beta: Annotated[float, "repulsion of documents beside prototypes in msc"] = 0.1
-    queue_size: Annotated[int, "documents that the contrastive losses remember"] = 512
-    momentum: Annotated[float, "of the slow encoder that fills the queue"] = 0.999
-    projection_dim: Annotated[int, "width of the space where contrast is made"] = 256
-    name_prototypes: Annotated[bool, "start prototypes from the names of the labels"] = False
+    objective: Annotated[str, "Training loss, or a sum of losses such as msc+10*bce"] = "msc"
+    temperature: Annotated[float, "Temperature of the contrastive losses"] = 0.1
+    beta: Annotated[float, "How much documents repel in msc, relative to prototypes"] = 0.1
+    queue_size: Annotated[int, "Documents kept in the queue of the contrastive losses"] = 512
+    momentum: Annotated[float, "Momentum of the slow encoder that fills the queue"] = 0.999
+    projection_dim: Annotated[int, "Dimensions of the space in which the contrastive losses compare documents"] = 256
+    name_prototypes: Annotated[bool, "Start the prototypes from the label names"] = False
 
     # How
-    epochs: Annotated[int, "passes over the training documents; 0: the encoder as it is"] = 80
-    batch_size: Annotated[int, "documents at a time"] = 32
-    accumulation: Annotated[int, "batches per step of the optimiser"] = 1
-    learning_rate: Annotated[float | None, "of the encoder; left open, by its width"] = 5e-5
-    head_learning_rate: Annotated[float, "of everything else: heads and prototypes"] = 5e-5
-    weight_decay: Annotated[float, "off biases and norms"] = 0.01
-    warmup: Annotated[float, "share of the steps in which the rates rise"] = 0.05
-    schedule: Annotated[Schedule | None, "left open: cosine where there is contrast, linear otherwise"] = None
-    clip: Annotated[float, "largest norm of a gradient"] = 1.0
-    patience: Annotated[int | None, "epochs without a better validation after which training stops"] = None
+    epochs: Annotated[int, "Passes over the training documents; 0 leaves the encoder as it is"] = 80
+    batch_size: Annotated[int, "Documents per batch"] = 32
+    accumulation: Annotated[int, "Batches per optimizer step"] = 1
+    learning_rate: Annotated[float | None, "Learning rate of the encoder; unset: chosen by its width"] = 5e-5
+    head_learning_rate: Annotated[float, "Learning rate of everything else: heads and prototypes"] = 5e-5
+    weight_decay: Annotated[float, "Weight decay, except for biases and norms"] = 0.01
+    warmup: Annotated[float, "Share of the steps in which the learning rate rises"] = 0.05
+    schedule: Annotated[Schedule | None, "Decay of the learning rate; unset: cosine if contrastive, else linear"] = None
+    clip: Annotated[float, "Largest norm of a gradient"] = 1.0
+    patience: Annotated[int | None, "Stop after this many epochs without a better validation score"] = None
 
     # From embeddings to labels, where the objective has no layer for logits of its own
-    classifier: Annotated[Classifier, "linear models on the trained encoder, or fine-tuning with a layer"] = "probe"
-    finetune_objective: Annotated[str, "a loss without contrast"] = "bce"
-    finetune_epochs: Annotated[int, "passes over the training documents, in fine-tuning"] = 10
-    finetune_learning_rate: Annotated[float, "of the encoder, in fine-tuning"] = 5e-5
+    classifier: Annotated[Classifier, "Linear models on the trained encoder, or fine-tuning with one"] = "probe"
+    finetune_objective: Annotated[str, "Loss of fine-tuning; not a contrastive one"] = "bce"
+    finetune_epochs: Annotated[int, "Passes over the training documents in fine-tuning"] = 10
+    finetune_learning_rate: Annotated[float, "Learning rate of the encoder in fine-tuning"] = 5e-5
 
     # The decision
-    lexical: Annotated[bool, "mix in a linear model on words, as much as helps on validation"] = False
-    neighbours: Annotated[bool, "mix in the nearest training documents, as much as helps on validation"] = False
-    calibrate: Annotated[bool, "make probabilities mean what they say"] = True
-    thresholds: Annotated[ThresholdObjective, "the F1 that thresholds are tuned for; half: all are 0.5"] = "macro"
-    at_least_one: Annotated[bool, "give every document its most probable label"] = False
+    lexical: Annotated[bool, "Mix in a tf-idf model, weighted by what helps on validation"] = False
+    neighbours: Annotated[bool, "Mix in the nearest training documents, weighted by what helps on validation"] = False
+    calibrate: Annotated[bool, "Calibrate probabilities on validation"] = True
+    thresholds: Annotated[ThresholdObjective, "The F1 that thresholds are tuned for; half sets all to 0.5"] = "macro"
+    at_least_one: Annotated[bool, "Give every document at least its most probable label"] = False
 
     # The run
-    seed: Annotated[int, "of everything that is drawn by lot"] = 0
-    device: Annotated[str, "or cpu, cuda, cuda:1, mps"] = "auto"
-    precision: Annotated[Precision, "auto trains in bf16 where that is faster, and reads in full"] = "auto"
-    checkpoint_seconds: Annotated[float, "work that an interruption may cost at most"] = 300.0
-    tensorboard: Annotated[str | None, "a folder for TensorBoard logs"] = None
+    seed: Annotated[int, "Seed of everything random"] = 0
+    device: Annotated[str, "Where to compute: auto, cpu, cuda, cuda:1, mps"] = "auto"
+    precision: Annotated[Precision, "auto trains in bf16 where that is faster, and predicts in fp32"] = "auto"
+    checkpoint_seconds: Annotated[float, "Seconds between checkpoints: the most an interruption can cost"] = 300.0
+    tensorboard: Annotated[str | None, "Folder for TensorBoard logs"] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -182,7 +182,7 @@ _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else
 LEFT_OPEN = ("learning_rate",)  # may be None: what suits the encoder
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
-_CHOICES: dict[str, tuple[object, ...]] = {
+CHOICES: dict[str, tuple[object, ...]] = {
     "pooling": get_args(Pooling),
     "schedule": (*get_args(Schedule), None),
     "classifier": get_args(Classifier),
@@ -214,15 +214,15 @@ def _check(config: Config) -> None:
             if whole and value > _LARGEST:
                 raise ValueError(f"{name} must be at most {_LARGEST}, got {short(value)}")
         if isinstance(default, str) and not isinstance(value, str):
-            raise ValueError(f"{name} must be a text, got {short(value)}")
+            raise ValueError(f"{name} must be a string, got {short(value)}")
         if name in _LEAST and not value >= _LEAST[name]:
             raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:
             raise ValueError(f"{name} must be above 0, got {short(value)}")
         if name in _SHARES and not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
-        if name in _CHOICES and value not in _CHOICES[name]:
-            raise ValueError(f"{name} must be one of {', '.join(map(str, _CHOICES[name]))}, got {short(value)}")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise ValueError(f"{name} must be one of {', '.join(map(str, CHOICES[name]))}, got {short(value)}")
     if not (config.tensorboard is None or isinstance(config.tensorboard, str)):
         raise ValueError(f"tensorboard must be a folder or nothing, got {short(config.tensorboard)}")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):

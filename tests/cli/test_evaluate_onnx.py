@@ -80,7 +80,7 @@ def test_tables_for_people(made):
     words = [made / "papers.jsonl", "--split", "train"]
     file = run(made / "model.onnx", *words)
     assert file.exit_code == 0, file.stderr
-    assert "The labels it knows least" in file.stdout
+    assert "The labels with the lowest F1" in file.stdout
     assert file.stdout == run(made / "model", *words).stdout
 
 
@@ -92,7 +92,7 @@ def test_of_a_table_that_has_grown_what_is_new_is_scored(made, tmp_path):
     folder, file = (run(made / model, tmp_path / "grown.jsonl", "--json") for model in ("model", "model.onnx"))
     for model, scored in (("model", folder), ("model.onnx", file)):
         told_of = (
-            f"{150 - held_out} of 170 documents of grown are left out: {made / model} was trained or tuned on them."
+            f"{150 - held_out} of 170 documents of grown are not scored: {made / model} was trained or tuned on them."
         )
         assert told_of in scored.stderr
     expected = told(folder.stdout)
@@ -128,7 +128,7 @@ def with_story(file: Path, target: Path, story: dict[str, object] | None) -> Pat
 def test_a_file_of_before_says_that_it_does_not_know_its_data(made, tmp_path):
     with_story(made / "model.onnx", tmp_path / "old.onnx", None)
     done = run(tmp_path / "old.onnx", made / "papers.jsonl", "--json")
-    assert f"warning: {tmp_path / 'old.onnx'} does not say what it was trained on: documents of its" in done.stderr
+    assert f"warning: {tmp_path / 'old.onnx'} does not say what it was trained on, so" in done.stderr
     scores = told(done.stdout)
     assert "macro_f1_tail" not in scores
     assert {label["train_frequency"] for label in scores["labels"]} == {None}
@@ -156,7 +156,7 @@ def test_a_story_that_does_not_fit_is_damage(story, made, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("text.onnx", "papers.jsonl"), "text.onnx is no ONNX model"),
+        (("text.onnx", "papers.jsonl"), "text.onnx is not an ONNX model"),
         (("model.onnx", "papers.jsonl", "--device", "cuda"), "an ONNX file runs on the processor, not on --device 'cu"),
         (("model.onnx", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),
     ],
@@ -175,4 +175,4 @@ def test_several_processes_are_refused(made, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = run(made / "model.onnx", made / "papers.jsonl")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "error: several processes were launched, and an ONNX file runs in one: give the model folder" in done.stderr
+    assert "error: an ONNX file runs in one process, but several were launched: give the model folder" in done.stderr

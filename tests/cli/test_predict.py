@@ -333,7 +333,7 @@ def test_a_json_line_without_a_text_is_refused_rather_than_read_as_its_braces(li
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere", "-"), "error: nowhere is no model folder: nothing is there"),
+        (("nowhere", "-"), "error: nowhere is not a model folder: nothing is there"),
         (("{model}", "nowhere.txt"), "error: nowhere.txt: there is no such file"),
         (("{model}", "-", "--device", "gpu"), "error: no device is called 'gpu'"),
     ],

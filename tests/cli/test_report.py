@@ -111,9 +111,9 @@ def test_an_old_report_stays_when_the_new_one_fails(models, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere",), "nowhere is no model folder"),
+        (("nowhere",), "nowhere is not a model folder"),
         (("{data}",), "papers.jsonl is a file, and a report shows what only a model folder holds, such as settings"),
-        (("{0}", "{0}"), "the same model folder is named twice"),
+        (("{0}", "{0}"), "the same model folder is given twice"),
         (("{0}", "--split", "tset"), "no split is called 'tset'"),
         (("{0}", "-o", "{0}"), "is a folder: name an HTML file with --output"),
         (("{0}", "--data", "nowhere.jsonl"), "'nowhere.jsonl' is neither a file or folder nor a benchmark"),
@@ -135,7 +135,7 @@ def test_labels_that_no_scored_document_carries_are_told_for_each_model(models, 
     result = run(*models, "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html")
     assert result.exit_code == 0, result.stderr
     for name in ("frozen", "trained"):
-        note = f"1 of the 5 labels of {name} occur in no scored document of new; each counts as F1 0 in macro-F1: d."
+        note = f"1 of the 5 labels of {name} occurs in no scored document of new. It counts as F1 0 in macro-F1: d."
         assert f"note: {note}" in result.stderr.splitlines()
     for shown in payload(tmp_path / "r.html")["runs"]:
         f1 = shown["by_label"]["f1"]

@@ -259,7 +259,7 @@ def test_stopping_at_once_trains_nothing(workshop, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seeds", "0,x"], "--seeds must be whole numbers with commas between, got '0,x'"),
+        (["--seeds", "0,x"], "--seeds must be whole numbers separated by commas, got '0,x'"),
         (["--rows", "MCS"], "no row is called 'MCS'; did you mean 'L_MSC'?"),
         (["--rows", "BCE"], "has a row L_BCE"),
         (["--format", "html"], "no format is called 'html'"),
@@ -303,4 +303,4 @@ def test_told_to_stop_it_says_that_it_can_go_on(number, status, workshop, tmp_pa
     result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL))
     signal.signal(signal.SIGTERM, before)
     assert result.exit_code == status, result.output
-    assert "stopped; the same command goes on where it was" in result.stderr
+    assert "stopped; run the same command again to continue" in result.stderr

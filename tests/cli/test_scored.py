@@ -66,7 +66,9 @@ def test_a_file_is_known_by_another_name(data):
 )
 def test_a_split_that_cannot_be_made_again_is_told(then, now, data):
     corpus = load_corpus(data, **then)
-    with pytest.warns(UserWarning, match="^model was trained on papers split otherwise, .* may be ones it was trained"):
+    with pytest.warns(
+        UserWarning, match="^model was trained on another split of papers, .* may be training documents of the model"
+    ):
         scored(data, {"model": stored(corpus)}, **now)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -86,7 +88,7 @@ def test_models_of_several_splits(data):
     """One split can be new to one of them only."""
     first, second = load_corpus(data, seed=7), load_corpus(data, seed=8)
     trained_on = {"none": {}, "first": stored(first), "second": stored(second), "again": stored(first)}
-    with pytest.warns(UserWarning, match="^second was trained on papers split otherwise") as told:
+    with pytest.warns(UserWarning, match="^second was trained on another split of papers") as told:
         _, _, texts, _ = scored(data, trained_on)
     assert (len(told), list(texts)) == (1, list(first.test.texts))
 
@@ -94,7 +96,9 @@ def test_models_of_several_splits(data):
 def test_other_files_are_scored_as_a_whole(data):
     corpus = load_corpus(data, seed=7)
     data.write_text(data.read_text() + '{"text": "one more", "labels": ["label 1"]}\n')
-    with pytest.warns(UserWarning, match=r"^model was trained on another papers\.jsonl: documents that both hold are"):
+    with pytest.warns(
+        UserWarning, match=r"^model was trained on another version of papers\.jsonl: documents that are in both"
+    ):
         assert scored(data, {"model": stored(corpus)})[1:3] == ("all", [*TEXTS, "one more"])
     assert scored(data.rename(data.with_name("new.jsonl")), {"model": stored(corpus)})[1] == "all"
 
@@ -106,11 +110,14 @@ def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
     _, split, texts, labels = scored(data, model, seen=seen)
     assert (split, sorted(texts)) == ("all", sorted([*corpus.test.texts, "one more"]))
     assert len(labels) == len(texts)
-    assert f"{121 - len(texts)} of 121 documents of papers are left out: model was trained or tuned on them" in (
+    assert f"{121 - len(texts)} of 121 documents of papers are not scored: model was trained or tuned on them" in (
         capsys.readouterr().err
     )
     assert len(scored(data, model, "all", seen)[2]) == 121  # who asks for all knows
-    with pytest.warns(UserWarning, match=r"^model was trained or tuned on \d+ of the \d+ documents that are scored"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^model was trained or tuned on \d+ of the \d+ scored documents: its scores will look too good",
+    ):
         scored(data, model, "test", seen)  # of a split that is made anew, and has others in it
     both = {**seen, "other": SeenTexts.of(corpus.test.texts)}
     assert list(scored(data, {**model, "other": {}}, seen=both)[2]) == ["one more"]
@@ -118,9 +125,7 @@ def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
 
 def test_nothing_left_is_an_error(data):
     seen = {"model": SeenTexts.of(TEXTS)}
-    with pytest.raises(
-        ValueError, match="all documents of papers are ones that model was trained or tuned on; --split all"
-    ):
+    with pytest.raises(ValueError, match=r"model was trained or tuned on every document of papers; .* add --split all"):
         scored(data, {"model": {}}, seen=seen)
 
 
@@ -177,8 +182,6 @@ def test_data_are_read_once(data, monkeypatch):
 
 
 def test_a_place_goes_with_a_known_corpus(data):
-    with pytest.raises(
-        ValueError, match=r"--path says where the files of a known corpus are, and .*papers\.jsonl is none"
-    ):
+    with pytest.raises(ValueError, match=r"--path is only for known corpora, and .*papers\.jsonl is not one"):
         scored(data, {}, path=data.parent)
     assert len(scored("arxiv-sample", {})[2]) == len(load_corpus("arxiv-sample").test)

@@ -45,7 +45,7 @@ def test_it_saves_says_how_to_go_on_and_goes_on(number, status, shop, tmp_path):
     assert process.exitcode == status, told
     assert reached(checkpoint) == 4
     stopped = f"Pre-training stopped after step 4; it can go on from {stage}"
-    assert told.endswith(f"{stopped}\n  Run the same command with --resume to go on.\n")
+    assert told.endswith(f"{stopped}\n  To continue, run the same command with --resume.\n")
     assert "Traceback" not in told
     assert unfinished(tmp_path) == []
     assert not output.exists()

@@ -10,7 +10,8 @@ import pytest
 
 import tiny
 from abalone import AbaloneClassifier
-from abalone.recipes import recipe
+from abalone.config import ABOUT
+from abalone.recipes import ABOUT_RECIPES, RECIPES, recipe
 from patience import PATIENCE
 from train_command import DOCUMENTS, SETTINGS, assert_refused, command, run
 
@@ -72,7 +73,7 @@ class TestRefusals:
             (["--pooling", "max"], ["'--pooling'", "'cls', 'mean'"]),
             (["one-more-file.csv"], ["unexpected extra argument"]),
             (["--config", "nowhere.yaml"], ["error: nowhere.yaml: No such file or directory"]),
-            (["--output", "."], ["error: --output . is no name for a new folder"]),
+            (["--output", "."], ["error: --output . is not a name for a new folder"]),
         ],
     )
     def test_settings(self, options, words, workshop, tmp_path):
@@ -122,7 +123,7 @@ class TestRefusals:
 
     def test_a_folder_that_holds_something_else(self, workshop, tmp_path):
         (tmp_path / "thesis.txt").write_text("do not touch")
-        assert_refused(run(*command(workshop, tmp_path)), f"error: {tmp_path} exists and is no model folder")
+        assert_refused(run(*command(workshop, tmp_path)), f"error: {tmp_path} exists and is not a model folder")
         assert (tmp_path / "thesis.txt").read_text() == "do not touch"
 
     def test_a_folder_of_checkpoints_that_is_somebody_elses(self, workshop, tmp_path):
@@ -143,13 +144,16 @@ def test_options_may_stand_before_the_data(workshop, tmp_path):
     assert (config["epochs"], config["calibrate"], config["max_length"]) == (0, False, SETTINGS["max_length"])
 
 
-def test_help_lists_every_setting_as_the_default_recipe_has_it_and_says_what_it_is():
-    shown, default = run("train", "--help").stdout, recipe()
-    assert re.search(rf"--queue-size +<int> +{default.queue_size}; documents", shown)
-    assert re.search(rf"--pooling +<cls\|mean> +{default.pooling}; what", shown)
-    assert re.search(rf"--lexical +--no-lexical +<bool> +{default.lexical}; mix", shown)
-    assert re.search(r"--learning-rate +<float> +of the encoder", shown)  # the recipe leaves it open
+def test_help_says_what_every_setting_and_recipe_is_and_shows_the_defaults_of_the_default_recipe():
+    shown, default = " ".join(run("train", "--help").stdout.replace("│", " ").split()), recipe()
+    assert f"--queue-size N {ABOUT['queue_size']}. [default: {default.queue_size}]" in shown
+    assert f"--pooling NAME {ABOUT['pooling']} (cls, mean). [default: {default.pooling}]" in shown
+    assert f"--lexical --no-lexical {ABOUT['lexical']}. [default: on]" in shown
+    assert f"--learning-rate X {ABOUT['learning_rate']}. --head-learning-rate" in shown  # the recipe leaves it open
+    assert [name for name, about in ABOUT.items() if about not in shown] == []
     assert "None" not in shown
+    assert set(ABOUT_RECIPES) == set(RECIPES)
+    assert all(f"{told}." in shown for told in ABOUT_RECIPES.values())
 
 
 def test_a_recipe_then_the_file_then_options(workshop, tmp_path):

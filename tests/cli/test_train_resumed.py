@@ -94,7 +94,7 @@ def test_ctrl_c_outside_of_training_says_how_to_go_on_too(workshop, tmp_path, mo
     monkeypatch.setattr(AbaloneClassifier, "save_pretrained", interrupted)
     result = run(*command(workshop, tmp_path / "model", "--epochs", "0"))
     assert result.exit_code == 130
-    assert result.stderr.endswith("interrupted\n  Run the same command with --resume to go on.\n")
+    assert result.stderr.endswith("interrupted\n  To continue, run the same command with --resume.\n")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, t
         f"recipe: fast\n{yaml.safe_dump(recipe().to_dict() | yaml.safe_load(renamed[0].read_text()))}"
     )
     refused = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "1", "--recipe", "paper"))
-    assert_refused(refused, f"error: cannot go on with the run in {unfinished}: ")
+    assert_refused(refused, f"error: cannot resume the run in {unfinished}: ")
     options = ["--config", renamed[1], "--resume", "--epochs", "1", "--output", tmp_path / "model"]
     result = run("train", workshop / "papers.jsonl", *options)
     assert result.exit_code == 0, result.output
@@ -133,7 +133,7 @@ def test_going_on_takes_the_same_settings_under_any_name(unfinished, workshop, t
 
 def test_going_on_takes_the_same_settings(unfinished, workshop, tmp_path):
     refused = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "3", "--device", "auto"))
-    assert_refused(refused, f"error: cannot go on with the run in {unfinished}: epochs was 1 and is 3. ")
+    assert_refused(refused, f"error: cannot resume the run in {unfinished}: epochs was 1 and is 3. ")
     result = run(*command(workshop, tmp_path / "model", "--resume", "--epochs", "1", "--device", "auto"))
     assert result.exit_code == 0, result.output
     assert not unfinished.exists()
@@ -143,7 +143,7 @@ def test_without_resume_it_starts_anew(unfinished, workshop, tmp_path):
     (unfinished / "pretraining" / "resume.safetensors").write_bytes(b"would be refused if it were read")
     result = run(*command(workshop, tmp_path / "model", "--epochs", "1"))
     assert result.exit_code == 0, result.output
-    assert f"note: the unfinished run in {unfinished} is started anew" in result.stderr
+    assert f"note: the unfinished run in {unfinished} is discarded" in result.stderr
     assert not unfinished.exists()
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_while_it_started_anew_is_no_obstacle(unfinished, 
     (unfinished / ".run.json.0123.abalone-partial").write_text("{")
     result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
     assert result.exit_code == 0, result.output
-    assert "there is no run to go on with" in result.stderr
+    assert "there is no run to resume" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -188,7 +188,7 @@ def test_a_run_that_was_killed_while_it_started_anew_is_no_obstacle(unfinished, 
 def test_nothing_to_resume_is_said(workshop, tmp_path):
     result = run(*command(workshop, tmp_path / "model", "--epochs", "0", "--resume"))
     assert result.exit_code == 0, result.output
-    assert f"warning: there is no run to go on with in {tmp_path / 'model.training'}: starting anew" in result.stderr
+    assert f"warning: there is no run to resume in {tmp_path / 'model.training'}: starting from" in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,7 @@ def test_a_finished_run_is_not_done_again(options, finished, workshop, tmp_path)
     assert result.exit_code == 0, result.output
     assert (
         f"note: {finished} is finished already: the same settings and documents; nothing to do "
-        "(without --resume it is trained anew)\n"
+        "(leave out --resume to train it again)\n"
     ) in result.stderr
     assert state(finished) == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -257,7 +257,10 @@ def test_other_settings_are_trained_with(finished, workshop):
     for options in (["--seed", "1"], ["--max-length", "64"]):
         result = run(*command(workshop, finished, *GIVEN, "--resume", *options))
         assert_refused(result, "it is trained again")
-        assert f"the model in {finished} is of other settings or documents, and is replaced" in result.stderr
+        assert (
+            f"the model in {finished} was trained with other settings or documents, and will be replaced"
+            in result.stderr
+        )
 
 
 def test_without_resume_a_finished_run_is_done_again(finished, workshop):

@@ -87,7 +87,7 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     assert survivor.returncode == 2
     assert "error: another of the 2 processes has ended or cannot be reached" in told
     assert "imed out" not in told  # noticed, not waited for in vain
-    assert f"it can go on from {folder}\n  Run the same command with --resume to go on." in told
+    assert f"it can go on from {folder}\n  To continue, run the same command with --resume." in told
     assert "Traceback" not in told
     assert not output.exists()
 

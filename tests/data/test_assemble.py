@@ -55,6 +55,7 @@ def test_labels_that_cannot_be_everywhere_are_listed(tmp_path):
     assert split["too_few_documents"] == ["own0", "own1", "own2"]
     assert "With fewer than 3 documents, so not in every split: own0, own1, own2." in corpus.notes
     assert any(note.startswith("Stratification could not put into validation") for note in corpus.notes)
+    assert not any(note.startswith("In one split only") for note in corpus.notes)  # no label is told of twice
     assert corpus.unseen_labels == ()
 
 

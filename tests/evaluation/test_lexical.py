@@ -254,7 +254,7 @@ def test_fitting_again_forgets_the_calibration():
 
 def test_labels_that_do_not_settle_are_told_once(monkeypatch):
     monkeypatch.setattr(lexical, "MAX_ITERATIONS", 1)
-    with pytest.warns(ConvergenceWarning, match="3 of 3 labels did not settle") as caught:
+    with pytest.warns(ConvergenceWarning, match="3 of 3 labels did not converge") as caught:
         LexicalModel(c=100.0).fit(*corpus(100))
     assert len(caught) == 1
 

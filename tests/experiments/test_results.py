@@ -70,7 +70,7 @@ def test_a_number_that_has_changed_is_told(path):
     finish(results, OTHER, 0.515625)
     whole = path.read_text()
     path.write_text(whole.replace("0.515625", "0.615625"))
-    with pytest.raises(ValueError, match=r"results\.jsonl:2: this result is damaged: its checksum is another"):
+    with pytest.raises(ValueError, match=r"results\.jsonl:2: this result is damaged: its checksum does not match"):
         Results(path, "corpus")
     spaced = "".join(json.dumps(json.loads(line), separators=(",", ":")) + "\n" for line in whole.splitlines())
     path.write_text(spaced)  # another tool may write it otherwise

@@ -81,7 +81,7 @@ def test_settings_reach_the_loss_that_has_them():
 @pytest.mark.parametrize("weight", ["1e", "--", "1.2.3", "ten"])
 def test_a_weight_that_is_no_number_is_named(weight):
     with pytest.raises(
-        ValueError, match=f"the weight '{weight}' in 'msc \\+ {weight}\\*bce' is no number; write it as in"
+        ValueError, match=f"the weight '{weight}' in 'msc \\+ {weight}\\*bce' is not a number; write it as in"
     ):
         loss_spec(f"msc + {weight}*bce")
 

@@ -132,7 +132,7 @@ def test_what_is_more_than_layer_after_layer_is_not_cut(config):
 
 
 def test_a_layer_must_stay_to_train(loaded):
-    with pytest.raises(ValueError, match="freeze_layers must leave a layer to train: 3 of 3"):
+    with pytest.raises(ValueError, match="freeze_layers must leave at least one layer to train, got 3 of 3"):
         split_layers(loaded[0], 3)
 
 

@@ -163,6 +163,11 @@ def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_p
         ({"decision": {}}, "calibration"),
         ({"story": {}}, "has no 'statistics'"),
         ({"story": {"statistics": {"frequencies": [1]}}}, "5 label names, and frequencies for 1"),
+        (
+            {"story": {"statistics": {"frequencies": [1] * 5}, "label_f1": [0.5]}},
+            "5 label names, and label_f1 for 1",
+        ),
+        ({"story": {"statistics": {"frequencies": [1] * 5}, "tfidf_decision": {}}}, "calibration"),
         ({"tokenizer_max_length": 0}, "it reads 0 tokens of a text"),
         ({"answers_in_names": "yes"}, r"it\['answers_in_names'\] is str"),
     ],
@@ -179,7 +184,7 @@ def test_parts_of_other_models_are_refused(unsummed):
     assert any(decision["mixture"].values())
     shutil.rmtree(unsummed / "lexical")
     (unsummed / "neighbours.safetensors").unlink()
-    with pytest.raises(ValueError, match="is mixed in, and not there"):
+    with pytest.raises(ValueError, match="is mixed in, but its file is missing"):
         load(unsummed)
 
 
@@ -198,7 +203,7 @@ def test_a_device_that_is_none_is_no_damage(folder):
 
 def test_what_is_no_model_folder(tmp_path):
     for place, missing in ((tmp_path, "it has no abalone.json"), (tmp_path / "nowhere", "nothing is there")):
-        with pytest.raises(FileNotFoundError, match=rf"{place} is no model folder: {missing}"):
+        with pytest.raises(FileNotFoundError, match=rf"{place} is not a model folder: {missing}"):
             load(place)
 
 
@@ -209,7 +214,7 @@ def test_what_may_be_written_over(folder, tmp_path):
     refuse_foreign(tmp_path / "empty")
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path, tmp_path / "file"):
-        with pytest.raises(FileExistsError, match=f"{place} exists and is no model folder"):
+        with pytest.raises(FileExistsError, match=f"{place} exists and is not a model folder"):
             refuse_foreign(place)
 
 

@@ -88,7 +88,7 @@ def test_a_folder_of_that_name_comes_first(classifier, hub, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("me/none", "the model hub does not give it: no connection"), ("me/other", "was not made by ABALONE")],
+    [("me/none", "is neither a folder nor a model on the hub: no connection"), ("me/other", "was not made by ABALONE")],
 )
 def test_what_the_hub_does_not_have(name, told, hub, tmp_path):
     (tmp_path / "hub/me/other").mkdir(parents=True)
@@ -100,9 +100,9 @@ def test_what_the_hub_does_not_have(name, told, hub, tmp_path):
 
 def test_what_looks_like_no_name_is_not_asked_for(classifier, hub, tmp_path):
     for place in (tmp_path / "me" / "model", "nowhere", "./me/model"):
-        with pytest.raises(FileNotFoundError, match="is no model folder"):
+        with pytest.raises(FileNotFoundError, match="is not a model folder"):
             AbaloneClassifier.from_pretrained(place)
-    with pytest.raises(ValueError, match="looks like user/model, got 'model'"):
+    with pytest.raises(ValueError, match="has the form user/model, got 'model'"):
         classifier.push_to_hub("model")
     with pytest.raises(NotFittedError):
         AbaloneClassifier().push_to_hub("me/model")

@@ -110,7 +110,7 @@ def test_1500_documents_stay_far_below_5_megabytes(monkeypatch):
 
 @pytest.mark.parametrize(
     ("texts", "labels", "told"),
-    [([], [], "there is no document to score on"), (["a"], [], "1 texts but labels for 0")],
+    [([], [], "there are no documents to score"), (["a"], [], "1 texts but labels for 0")],
 )
 def test_documents_without_texts_or_labels_are_refused(texts, labels, told):
     with pytest.raises(ValueError, match=told):
@@ -118,6 +118,6 @@ def test_documents_without_texts_or_labels_are_refused(texts, labels, told):
 
 
 def test_a_report_needs_a_model(tmp_path):
-    with pytest.raises(ValueError, match="a model at least"):
+    with pytest.raises(ValueError, match="at least one model"):
         write_report({}, tmp_path / "report.html")
     assert not list(tmp_path.iterdir())

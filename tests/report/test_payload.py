@@ -1,11 +1,13 @@
 """What the page is given: the library's numbers, for the labels they belong to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reported
 
-from abalone.evaluation.metrics import evaluate, per_label
-from abalone.report.payload import report_payload
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.report.payload import needs_examples, report_payload
 from abalone.report.runs import LIMIT_OF_MAP, sample
 
 
@@ -26,6 +28,28 @@ def test_scores_and_labels_are_those_of_the_library():
     assert shown["intervals"]["macro_f1"][0] == pytest.approx(shown["scores"]["macro_f1"])
     assert shown["labels"]["third"].tolist() == run.thirds.tolist()
     assert shown["labels"]["threshold"] == run.decision.thresholds.values.tolist()
+
+
+def test_labels_that_need_examples_are_rare_and_found_badly_the_worst_first():
+    def label(frequency, support, f1):
+        return LabelScore("a label", frequency, support, 1, f1, f1, f1)
+
+    table = [
+        label(5, 4, 0.4),
+        label(500, 9, 0.1),  # has examples
+        label(20, 3, 0.0),
+        label(8, 0, 0.0),  # nothing is known of it
+        label(8, 3, 0.9),  # is found well
+        label(10, 3, 0.0),
+    ]
+    assert needs_examples(table) == [5, 2, 0]
+
+
+def test_the_baseline_stands_beside_the_scores():
+    run = reported.run()
+    assert payload_of(run)["runs"][0]["baseline"] is None
+    with_tfidf = replace(run, answers=replace(run.scored, baseline={"macro_f1": 0.25}))
+    assert payload_of(with_tfidf)["runs"][0]["baseline"] == {"macro_f1": 0.25}
 
 
 def test_the_map_shows_what_was_meant_and_given():

@@ -71,10 +71,10 @@ def test_top_k_gives_the_most_probable_and_says_which_are_given(client):
 
 
 def test_labels_are_listed_with_what_is_known_of_them(model):
-    with running(Served("letters", model, frequencies=[7, 5, 3])) as client:
+    with running(Served("letters", model, frequencies=[7, 5, 3], label_f1=[0.9, 0.2, None])) as client:
         answer = client.get("/v1/labels").json()
-    assert answer["labels"][0] == {"name": "a", "threshold": 0.5, "documents": 7}
-    assert answer["labels"][2] == {"name": "c", "threshold": None, "documents": 3}
+    assert answer["labels"][0] == {"name": "a", "threshold": 0.5, "documents": 7, "f1": 0.9}
+    assert answer["labels"][2] == {"name": "c", "threshold": None, "documents": 3, "f1": None}
     assert answer["evidence"] is False
 
 

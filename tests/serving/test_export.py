@@ -233,4 +233,4 @@ def test_neighbours_go_along(k, half, quick, with_words, tmp_path, monkeypatch):
 def test_what_is_no_model_folder(tmp_path):
     result = CliRunner().invoke(app, ["export", str(tmp_path), "-o", str(tmp_path / "m.onnx")])
     assert result.exit_code == 2
-    assert "is no model folder" in result.stderr
+    assert "is not a model folder" in result.stderr

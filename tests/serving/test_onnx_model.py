@@ -85,13 +85,13 @@ def run(*arguments):
 def test_what_is_no_onnx_file(content, tmp_path):
     (tmp_path / "model.onnx").write_bytes(content)
     message = run(tmp_path / "model.onnx")
-    assert f"{tmp_path / 'model.onnx'} is no ONNX model" in message or "was not made by `abalone export`" in message
+    assert f"{tmp_path / 'model.onnx'} is not an ONNX model" in message or "was not made by `abalone export`" in message
 
 
 def test_half_of_a_file(file, tmp_path):
     content = file.read_bytes()
     (tmp_path / "half.onnx").write_bytes(content[: len(content) // 2])
-    assert "half.onnx is no ONNX model" in run(tmp_path / "half.onnx")
+    assert "half.onnx is not an ONNX model" in run(tmp_path / "half.onnx")
 
 
 def changed(file, target, **entries):

@@ -103,7 +103,7 @@ def test_a_port_in_use_is_told_before_anything_is_read():
 def test_a_folder_that_is_no_model_is_told(tmp_path):
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0"])
     assert done.exit_code == 2
-    assert "is no model folder" in done.output
+    assert "is not a model folder" in done.output
 
 
 def test_a_missing_extra_is_named(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 import functools
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.scored_model import tfidf_alone
 from abalone.model.encoder import load_encoder
 from abalone.model.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain
@@ -82,6 +85,17 @@ def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkey
     monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
     with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone .* the recipe words"):
         fit(settings, corpus, tmp_path / "unmixed")
+
+
+def test_the_story_has_the_f1_of_each_label_and_how_tfidf_decides_alone(encoder, corpus, tmp_path):
+    model = fit(make_config(encoder, epochs=0, lexical=True), corpus, tmp_path / "mixed")
+    truth, texts = corpus.validation.labels, corpus.validation.texts
+    found = per_label(truth, model.decision.labels(model.probabilities(texts)), corpus.label_names)
+    assert model.story["label_f1"] == [round(row.f1, 4) if row.support else None for row in found]
+    alone = tfidf_alone(model, truth, texts)
+    assert alone == pytest.approx(model.story["scores"]["validation, tf-idf alone"])
+    model.decision = replace(model.decision, mixture=Mixture({"lexical": 1.0}))
+    assert tfidf_alone(model, truth, texts) is None  # it would be the same twice
 
 
 def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):
@@ -237,12 +251,12 @@ def test_the_test_split_has_no_say(encoder, tmp_path):
 def test_going_on_takes_the_same_data_and_settings(encoder, corpus, tmp_path):
     config = make_config(encoder, epochs=1)
     fit(config, corpus, tmp_path)
-    with pytest.raises(ValueError, match=r"cannot go on with the run in .*: epochs was 1 and is 2"):
+    with pytest.raises(ValueError, match=r"cannot resume the run in .*: epochs was 1 and is 2"):
         fit(config.replace(epochs=2), corpus, tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"cannot go on with the run in .*: the documents or labels are others"):
+    with pytest.raises(ValueError, match=r"cannot resume the run in .*: the documents or labels are others"):
         fit(config, make_corpus(seed=1), tmp_path, resume=True)
     fit(config.replace(checkpoint_seconds=10), corpus, tmp_path, resume=True)
-    with pytest.warns(UserWarning, match="there is no run to go on with in"):
+    with pytest.warns(UserWarning, match="there is no run to resume in"):
         fit(config, corpus, tmp_path / "elsewhere", resume=True)
 
 
@@ -265,9 +279,9 @@ def split_of(labels: list[list[int]]) -> Split:
         ({"objective": "mulcon+bce", "max_chunks": 2}, [[1, 1]], [[1, 1]], "cannot read documents in chunks"),
         ({"classifier": "finetune", "finetune_objective": "msc"}, [[1, 1]], [[1, 1]], "must be a pointwise loss"),
         ({"freeze_layers": 1, "max_chunks": 2}, [[1, 1]], [[1, 1]], "freeze_layers and max_chunks cannot be combined"),
-        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave a layer to train: 2 of 2"),
-        ({}, [], [[1, 1]], "there is no document to train on"),
-        ({}, [[1, 1]], [], "there is no validation document"),
+        ({"freeze_layers": 2}, [[1, 1]], [[1, 1]], "freeze_layers must leave at least one layer to train, got 2 of 2"),
+        ({}, [], [[1, 1]], "there are no training documents"),
+        ({}, [[1, 1]], [], "there are no validation documents"),
         ({}, [[0, 0]], [[1, 1]], "no training document carries a label"),
         ({}, [[1, 1]], [[0, 0]], "no validation document carries a label"),
         ({"device": "gpu"}, [[1, 1]], [[1, 1]], "no device is called 'gpu'"),

@@ -17,7 +17,7 @@ def test_a_damaged_identity_is_told(tmp_path, content):
     enter_folder(tmp_path, Config(), corpus, resume=False)
     enter_folder(tmp_path, Config(), corpus, resume=True)
     (tmp_path / IDENTITY).write_bytes(content)
-    with pytest.raises(ValueError, match=r"run\.json is damaged, so whose run this is cannot be told: start anew"):
+    with pytest.raises(ValueError, match=r"run\.json is damaged, so the run cannot be identified: start again"):
         enter_folder(tmp_path, Config(), corpus, resume=True)
 
 
@@ -44,7 +44,7 @@ def test_what_is_somebody_elses_is_never_removed(tmp_path, stage, identity, resu
     precious.write_text("of work")
     if identity is not None:
         (tmp_path / IDENTITY).write_bytes(identity)
-    with pytest.raises((FileExistsError, ValueError), match=r"holds something else|start anew"):
+    with pytest.raises((FileExistsError, ValueError), match=r"holds something else|start again"):
         enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=resume)
     assert precious.read_text() == "of work"
     assert (tmp_path / IDENTITY).exists() == (identity is not None)

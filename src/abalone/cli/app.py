@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dis import opname
 from pathlib import Path
@@ -20,8 +20,10 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandFunctionType
 
 from abalone import __version__
+from abalone.cli.help import Command, without_types
 from abalone.data.errors import DataError, readable
 from abalone.extras import install_hint
 from abalone.launch import is_main, launched
@@ -35,10 +37,20 @@ ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone
 )
 NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
+# As one meets them, from a first look to the paper's tables.
+ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "export", "reproduce")
 
 
 class Commands(TyperGroup):
     """Runs a command and turns mistakes, warnings and Ctrl-C into lines a person can read."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options that stand before the command."""
+        return without_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -63,10 +75,18 @@ class Commands(TyperGroup):
                 raise typer.Exit(INTERRUPTED) from None
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """An application whose commands have the help of `Command`."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Register a command, as `typer.Typer` does."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+app = App(
     name="abalone",
     cls=Commands,
-    help="Long-tailed multi-label text classification: models that are good on the rare labels too.",
+    help="Multi-label text classification that is good on rare labels too.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -89,7 +109,7 @@ def main(
     """Options that stand before the command."""
     if launched()[1] > 1 and context.invoked_subcommand not in SHARED:
         raise ValueError(
-            f"abalone {context.invoked_subcommand} runs in one process, and {launched()[1]} were launched: "
+            f"abalone {context.invoked_subcommand} runs in one process, but {launched()[1]} were launched: "
             f"only {', '.join(SHARED)} share their work"
         )
 
@@ -159,7 +179,7 @@ def _message(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     if isinstance(error, Exception) and _is_want_of_memory(error):
         reason = str(error).partition("\n")[0]
-        return f"there is too little memory{f' ({reason})' if reason else ''}: ask for less at a time"
+        return f"out of memory{f' ({reason})' if reason else ''}: use smaller batches or fewer documents"
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without
         return f"this needs {error.name}: {install_hint()}"
     return str(error) or type(error).__name__

@@ -16,34 +16,85 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or the name of a known corpus.")]
+READING_PANEL = "Reading the data"  # a heading of the help
+
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="A file, a folder, or the name of a known corpus.", show_default=False)
+]
 DataPath = Annotated[
-    Path | None, typer.Option("--path", help="Where the files of a known corpus are.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--path", metavar="PATH", help="Where the files of a known corpus are.", rich_help_panel=READING_PANEL
+    ),
 ]
 TextColumn = Annotated[
     list[str] | None,
-    typer.Option("--text-column", help="Found by itself if it has a usual name. Several are joined."),
+    typer.Option(
+        "--text-column",
+        metavar="NAME",
+        help="Column of the text; found by its usual names if left out. Give it several times to join columns.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 LabelColumn = Annotated[
     list[str] | None,
-    typer.Option("--label-column", help="Found by itself if it has a usual name. Several hold 0 or 1 each."),
+    typer.Option(
+        "--label-column",
+        metavar="NAME",
+        help="Column of the labels; found by its usual names if left out. Give it several times for 0/1 columns.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
-SplitColumn = Annotated[str | None, typer.Option("--split-column", help="The column that says train, val or test.")]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--split-column",
+        metavar="NAME",
+        help="Column that says train, val or test.",
+        rich_help_panel=READING_PANEL,
+    ),
+]
 LabelSeparator = Annotated[
-    str | None, typer.Option("--label-separator", help="What stands between labels in one cell.")
+    str | None,
+    typer.Option(
+        "--label-separator",
+        metavar="TEXT",
+        help="What separates the labels in a cell.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 MergeCase = Annotated[
-    bool, typer.Option("--merge-case", help="Make labels that differ only by case one, in lower case.")
+    bool,
+    typer.Option(
+        "--merge-case",
+        help="Make labels that differ only by case one, in lower case.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 DropDuplicates = Annotated[
-    bool, typer.Option("--drop-duplicates", help="Keep one of each text, with the labels of all its copies.")
+    bool,
+    typer.Option(
+        "--drop-duplicates",
+        help="Keep one of each text, with the labels of all its copies.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option("--encoding", metavar="NAME", help="Of text files: cp1252, latin-1, utf-16 … UTF-8 by default."),
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of text files, such as cp1252 or utf-16; UTF-8 if left out.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 SkipBadRows = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="Go on without rows that cannot be used, and list them.")
+    bool,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Leave out rows that cannot be used, and list them, instead of stopping.",
+        rich_help_panel=READING_PANEL,
+    ),
 ]
 
 
@@ -174,17 +225,23 @@ def split_of_training(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return {"seed": seed if isinstance(seed, int) else 0, "copies_together": made.get("copies_together") is True}
 
 
-def read_and_tell(data: str, **options: Any) -> "Corpus":
-    """`read_corpus`, with what a person should know of the corpus told once on stderr."""
+def read_and_tell(data: str, *, trained_on: Iterable[Mapping[str, Any]] = (), **options: Any) -> "Corpus":
+    """Read the corpus, and tell its notes on stderr: once, by `stats` and `train`, not by every command after.
+
+    Args:
+        data: as a person names it.
+        trained_on: the provenance of models' data; whoever trained on this corpus has seen its notes.
+        options: those of `read_corpus`.
+    """
     with unrepeated() as notes:
         corpus = read_corpus(data, **options)
         notes += corpus.notes
-    tell(corpus.notes)
+    _tell_unless_known(corpus, trained_on)
     return corpus
 
 
 def read_as_trained_on(data: str, provenance: Mapping[str, Any]) -> "Corpus":
-    """A person's own data, read and split as that of a model was, as far as it can be; what to know of it is told."""
+    """Read a person's own data, and split it as that of a model was, as far as it can be. Notes: as `read_and_tell`."""
     from abalone.data.assemble import assemble
     from abalone.data.load import read_source
 
@@ -195,8 +252,23 @@ def read_as_trained_on(data: str, provenance: Mapping[str, Any]) -> "Corpus":
         made = split_of_training(provenance)
         corpus = assemble(read.documents, name=read.name, origin=read.origin, provenance=read.provenance, **made)
         notes += corpus.notes
-    tell(corpus.notes)
+    _tell_unless_known(corpus, [provenance])
     return corpus
+
+
+def _tell_unless_known(corpus: "Corpus", trained_on: Iterable[Mapping[str, Any]]) -> None:
+    """Tell the notes, unless training a model on the same data has told them."""
+    if not any(same_data(corpus.provenance, then) for then in trained_on):
+        tell(corpus.notes)
+
+
+def same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two provenances are of the same files, or of the same source where files are not known."""
+    return _origin(one) is not None and _origin(one) == _origin(other)
+
+
+def _origin(provenance: Mapping[str, Any]) -> object:
+    return checksums(provenance) or provenance.get("source")
 
 
 @contextmanager

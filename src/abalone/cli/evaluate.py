@@ -11,8 +11,8 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, reads_corpus
-from abalone.cli.models import open_model
-from abalone.cli.scored import tell_absent, to_score
+from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 from abalone.launch import launched
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def evaluate(
     data: Data,
     split: Annotated[
         str | None,
-        typer.Option(help="train, validation, test or all; by default test, or all of a file that brings no splits."),
+        typer.Option(metavar="NAME", help=SPLIT_HELP),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all scores as JSON.")] = False,
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
     **reading: Any,
 ) -> None:
-    """Score a model on one split of DATA: overall, by thirds of the labels, and label by label."""
+    """Score a model on DATA: overall, on frequent and rare labels, and label by label."""
     from abalone.cli.tables import labels_table, scores_table
     from abalone.data.corpus import SPLITS
     from abalone.data.memory import known_labels
@@ -45,12 +45,12 @@ def evaluate(
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
     if launched()[1] > 1 and model.is_file():
-        raise ValueError("several processes were launched, and an ONNX file runs in one: give the model folder instead")
+        raise ValueError("an ONNX file runs in one process, but several were launched: give the model folder instead")
     opened = open_model(model, device)
     if not opened.story:
         warnings.warn(
-            f"{model} does not say what it was trained on: documents of its training may be scored, and head, medium "
-            "and tail are not known; export the model again",
+            f"{model} does not say what it was trained on, so training documents may be scored, and scores by head, "
+            "medium and tail are missing: export the model again",
             stacklevel=2,
         )
     trained_on = {str(model): opened.story.get("provenance", {})}
@@ -65,7 +65,7 @@ def evaluate(
         return
     scores_table({split: scores}, title=f"{name}, {len(texts):,} documents", present=True)
     if scored := sorted((label for label in by_label if label.support), key=lambda label: label.f1):
-        labels_table(scored[:SHOWN], title="The labels it knows least")
+        labels_table(scored[:SHOWN], title="The labels with the lowest F1")
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":

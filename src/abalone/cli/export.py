@@ -15,21 +15,22 @@ def export(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model folder.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")],
     int8: Annotated[
-        bool, typer.Option("--int8", help="Weights in 8 bits: smaller, faster, a little less exact.")
+        bool, typer.Option("--int8", help="Quantize weights to 8 bits: smaller, faster, slightly less exact.")
     ] = False,
 ) -> None:
-    """Write a model as one ONNX file, checked against the model first; `abalone predict FILE` runs it.
+    """Write a model as one ONNX file that runs without torch, and check it against the model.
 
-    The file holds the network, the tokenizer, the experts that have a weight (tf-idf, neighbours), the label names and
-    how probabilities become labels. Neighbours are embeddings and labels of all training documents, without the texts.
-    A model of words alone has no network; its file holds the rest.
+    `abalone predict`, `evaluate` and `serve` take the file in place of the model folder. It holds the network, the
+    tokenizer, the label names, the thresholds, and the tf-idf model and nearest neighbours if the model uses them:
+    for neighbours, that is the embeddings and labels of all training documents, but not their texts. The file of a
+    model without an encoder holds no network.
     """
     from abalone.model.folder import load
     from abalone.serving.export import export as write
 
     written = write(load(model, device="cpu"), output, int8=int8)
     typer.echo(
-        f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities are off by "
+        f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities differ by "
         f"{written.mean_difference:.2g} on average, {written.largest_difference:.2g} at most"
     )
     if int8:

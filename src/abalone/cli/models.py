@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
     from abalone.serving.onnx_model import OnnxModel
 
+DEVICE_HELP = "Where to compute: auto, cpu, cuda, cuda:1, mps."
+
 
 def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor | OnnxModel":
     """The model in a file or a folder."""

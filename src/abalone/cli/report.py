@@ -8,33 +8,36 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus
-from abalone.cli.scored import tell_absent, to_score
+from abalone.cli.models import DEVICE_HELP
+from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 
 
 @app.command()
 @reads_corpus
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR [DIR …]", help="Model folders.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="One model folder, or several to compare.")],
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
             metavar="DATA",
-            help="What to score them on: a file, a folder, or the name of a known corpus. "
-            "Without it the page shows what the folders hold by themselves.",
+            help="Documents to score the models on: a file, a folder, or the name of a known corpus. "
+            "Without it the page shows only what the model folders hold.",
         ),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="train, validation, test or all; by default test, or all of a file that brings no splits."),
+        typer.Option(metavar="NAME", help=SPLIT_HELP),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
     **reading: Any,
 ) -> None:
-    """Write a page that shows how a model, or several, fare: curves, the long tail, a map, documents to read.
+    """Write an HTML page about a model, or compare several: scores by label, calibration, errors, documents to read.
 
-    It is one HTML file that opens from disk and asks the network for nothing.
+    The page is one file that opens from disk and needs no network.
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import SPLITS
@@ -65,7 +68,7 @@ def report(
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
-        typer.echo("note: only what the folders hold; give --data to score them on documents.", err=True)
+        typer.echo("note: the page shows only what the model folders hold; add --data to score documents.", err=True)
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -77,7 +80,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     """
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
-        raise ValueError("the same model folder is named twice")
+        raise ValueError("the same model folder is given twice")
     length = 1
     while len({own[-length:] for own in parts}) < len(parts):
         length += 1

@@ -9,6 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_and_tell, reads_corpus
+from abalone.cli.models import DEVICE_HELP
 from abalone.data.errors import printable
 from abalone.extras import install_hint
 
@@ -27,52 +28,68 @@ T = TypeVar("T", int, float)
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(
-            metavar="TABLE", help="datasets, ablation, comparison, representation, imbalance, or all of them."
-        ),
+        typer.Argument(metavar="TABLE", help="datasets, ablation, comparison, representation, imbalance, or all."),
     ],
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where results and tables are kept.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for results and tables.")],
     encoder: Annotated[
-        str | None, typer.Option(help="A folder or a hub name; all-MiniLM-L6-v2.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="A folder or a hub name; by default all-MiniLM-L6-v2.", show_default=False),
     ] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls, as in the paper, or mean.", show_default=False)] = None,
+    pooling: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cls, as in the paper, or mean.", show_default=False)
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Other settings as YAML, such as max_length.")
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="What is printed: markdown, csv or latex; all three are written.")
+        str,
+        typer.Option(
+            "--format", metavar="NAME", help="What is printed: markdown, csv or latex; all three are written."
+        ),
     ] = "markdown",
     print_only: Annotated[
-        bool, typer.Option("--print-only", help="Make the tables from what is stored in DIR; DATA is not read.")
+        bool, typer.Option("--print-only", help="Make the tables from the results stored in DIR, without reading DATA.")
     ] = False,
     rows: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these rows: MSC,BCE.", rich_help_panel=GRID)
+        str | None, typer.Option(metavar="NAMES", help="Only these rows, such as MSC,BCE.", rich_help_panel=GRID)
     ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="LIST", help="0,1,2", rich_help_panel=GRID)] = None,
-    temperatures: Annotated[str | None, typer.Option(metavar="LIST", help="0.07,0.1,0.2", rich_help_panel=GRID)] = None,
-    learning_rates: Annotated[str | None, typer.Option(metavar="LIST", help="5e-5,2e-5", rich_help_panel=GRID)] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Seeds; by default 0,1,2.", rich_help_panel=GRID)
+    ] = None,
+    temperatures: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Temperatures; by default 0.07,0.1,0.2.", rich_help_panel=GRID)
+    ] = None,
+    learning_rates: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Learning rates; by default 5e-5,2e-5.", rich_help_panel=GRID)
+    ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="80, of contrastive training; no stage gets more.", rich_help_panel=GRID)
+        int | None,
+        typer.Option(metavar="N", min=1, help="Contrastive epochs; by default 80.", rich_help_panel=GRID),
     ] = None,
     baseline_epochs: Annotated[
-        str | None, typer.Option(metavar="LIST", help="10,40,80, of the supervised losses.", rich_help_panel=GRID)
+        str | None,
+        typer.Option(metavar="LIST", help="Epochs of supervised losses; by default 10,40,80.", rich_help_panel=GRID),
     ] = None,
     finetune_epochs: Annotated[
-        str | None, typer.Option(metavar="LIST", help="5,10, of fine-tuning.", rich_help_panel=GRID)
+        str | None, typer.Option(metavar="LIST", help="Epochs of fine-tuning; by default 5,10.", rich_help_panel=GRID)
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, on the same device.", rich_help_panel=HOW)] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Runs at the same time, on one device.", rich_help_panel=HOW)
+    ] = 1,
     stop_after: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Start no run after this long.", rich_help_panel=HOW),
+        typer.Option(metavar="MINUTES", min=0, help="Start no new run after this long.", rich_help_panel=HOW),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda …", rich_help_panel=HOW)] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16", rich_help_panel=HOW)] = None,
+    device: Annotated[str | None, typer.Option(metavar="NAME", help=DEVICE_HELP, rich_help_panel=HOW)] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, fp32, bf16 or fp16.", rich_help_panel=HOW)
+    ] = None,
     **reading: Any,
 ) -> None:
     """Regenerate a table or figure of the paper on DATA.
 
-    Finished runs are kept in DIR/results.jsonl and never done twice; an interrupted command goes on where it was.
+    Finished runs are kept in DIR/results.jsonl and are not repeated: run the same command again to continue.
     """
     from abalone.config import Config
     from abalone.data.benchmarks import BENCHMARKS
@@ -132,7 +149,7 @@ def reproduce(
                 )
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
-                raise kind("stopped; the same command goes on where it was") from None
+                raise kind("stopped; run the same command again to continue") from None
     card = CorpusCard.load(output, base)
     results = Results(output / RESULTS, card.fingerprint)
     if print_only:
@@ -156,7 +173,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         return tuple(kind(part) for part in given.split(","))
     except ValueError:
         whole = "whole numbers" if kind is int else "numbers"
-        raise ValueError(f"--{name.replace('_', '-')} must be {whole} with commas between, got {given!r}") from None
+        raise ValueError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
@@ -172,10 +189,10 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 def _tell_outcome(outcome: "Outcome") -> None:
     """What was not done, and why; a failed run is status 1."""
     if outcome.left:
-        typer.echo(f"{outcome.left} runs are left: the same command goes on with them", err=True)
+        typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:
         return
-    typer.echo(f"{len(outcome.failures)} runs failed, and are tried again by the same command:", err=True)
+    typer.echo(f"{len(outcome.failures)} runs failed; run the same command again to retry them:", err=True)
     for failure in outcome.failures:
         typer.echo(f"  {failure.task.run}: {failure.message}", err=True)
         typer.echo(f"    see {failure.task.folder}", err=True)

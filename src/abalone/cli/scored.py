@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Labelled = tuple[Sequence[str], LabelLists]
     """Texts, and the names of their labels."""
 
+SPLIT_HELP = "train, validation, test or all; by default test, or all of a file without splits."
+
 
 def to_score(
     data: str,
@@ -47,10 +49,10 @@ def to_score(
     from abalone.data.benchmarks import BENCHMARKS
 
     if data in BENCHMARKS:
-        corpus = read_and_tell(data, path=path, **options)
+        corpus = read_and_tell(data, trained_on=trained_on.values(), path=path, **options)
         name, split, (texts, labels) = corpus.name, split or "test", _of_corpus(corpus, split or "test")
     elif path is not None:
-        raise ValueError(f"--path says where the files of a known corpus are, and {data} is none")
+        raise ValueError(f"--path is only for known corpora, and {data} is not one: leave it out")
     else:
         name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options)
     if not texts:
@@ -85,7 +87,8 @@ def _of_own_data(
     same_files = {model: then for model, then in trained_on.items() if checksums(then) == checksums(read.provenance)}
     chosen = split or ("test" if brought or same_files else "all")
     if brought or chosen == "all":
-        tell(documents.notes)
+        if not same_files:  # or training has told them
+            tell(documents.notes)
         rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
         if split is None and chosen == "all":
             rows = _without_seen(read.name, documents.texts, seen)
@@ -95,14 +98,15 @@ def _of_own_data(
         # The split that a model was trained with comes out again if the seed and all that is read are the same.
         made = next(map(split_of_training, same_files.values()), {"seed": 0})
         corpus = assemble(documents, name=read.name, origin=read.origin, provenance=read.provenance, **made)
-        tell(corpus.notes)
+        if not same_files:
+            tell(corpus.notes)
         labelled, now = _of_corpus(corpus, chosen), corpus.provenance
     if chosen != "all":
         for model, then in same_files.items():
             if _deciding(then) != _deciding(now):
                 warnings.warn(
-                    f"{model} was trained on {read.name} split otherwise, and as it is read here that split cannot be "
-                    "made again: some of the documents that are scored may be ones it was trained on",
+                    f"{model} was trained on another split of {read.name}, which cannot be reproduced as the data is "
+                    "read here: some of the scored documents may be training documents of the model",
                     stacklevel=2,
                 )
         if chosen == "test":  # who asks for train or validation knows
@@ -111,8 +115,8 @@ def _of_own_data(
         for model, then in trained_on.items():
             if model not in seen and then.get("source") == read.provenance["source"]:
                 warnings.warn(
-                    f"{model} was trained on another {read.provenance['source']}: documents that both hold are scored "
-                    "too",
+                    f"{model} was trained on another version of {read.provenance['source']}: documents that are in "
+                    "both are scored too",
                     stacklevel=2,
                 )
     return read.name, chosen, labelled
@@ -128,11 +132,11 @@ def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts
         known |= held
         if held.any():
             some = f"{held.sum():,} of {len(texts):,} documents of {data}"
-            tell([f"{some} are left out: {model} was trained or tuned on them."])
+            tell([f"{some} are not scored: {model} was trained or tuned on them."])
     if known.all():
         raise ValueError(
-            f"all documents of {data} are ones that {' or '.join(seen)} was trained or tuned on; --split all scores "
-            "them"
+            f"{' or '.join(seen)} was trained or tuned on every document of {data}; to score them nevertheless, add "
+            "--split all"
         )
     return np.flatnonzero(~known)
 
@@ -141,8 +145,8 @@ def _warn_of_seen(texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> None
     for model, those in seen.items():
         if count := int(those.hold(texts).sum()):
             warnings.warn(
-                f"{model} was trained or tuned on {count:,} of the {len(texts):,} documents that are scored, so that "
-                "scores flatter it",
+                f"{model} was trained or tuned on {count:,} of the {len(texts):,} scored documents: its scores will "
+                "look too good",
                 stacklevel=3,
             )
 
@@ -157,10 +161,11 @@ def tell_absent(model: str, label_names: Sequence[str], data: str, labels: "Labe
     carried = set(labels.carried())
     absent = [name for name in label_names if name not in carried]
     if absent:
+        occur, each = ("occurs", "It") if len(absent) == 1 else ("occur", "Each")
         tell(
             [
-                f"{len(absent):,} of the {len(label_names):,} labels of {model} occur in no scored document of {data}; "
-                f"each counts as F1 0 in macro-F1: {listed(absent)}."
+                f"{len(absent):,} of the {len(label_names):,} labels of {model} {occur} in no scored document of "
+                f"{data}. {each} counts as F1 0 in macro-F1: {listed(absent)}."
             ]
         )
     return len(absent)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on
-from abalone.cli.models import open_model
+from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on, same_data
+from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.extras import install_hint
 
 if TYPE_CHECKING:
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
 @app.command()
 def serve(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file of `abalone export`.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
     host: Annotated[
-        str, typer.Option(help="The address to bind to; 0.0.0.0 is all, for others to reach.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     evidence: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Show the nearest training documents of this data beside predictions."),
+        typer.Option(
+            metavar="DATA", help="The training data, to show the nearest training documents beside predictions."
+        ),
     ] = None,
     path: DataPath = None,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 256,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 100_000,
-    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Size of one request, in MiB.")] = 4,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    max_texts: Annotated[int, typer.Option(metavar="N", min=1, help="Most texts per request.")] = 256,
+    max_characters: Annotated[int, typer.Option(metavar="N", min=1, help="Most characters per text.")] = 100_000,
+    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request, in MiB.")] = 4,
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
 ) -> None:
-    """Serve a model: a page at /, predictions at /v1/predict, the rest at /docs."""
+    """Serve a model over HTTP: a page to try it on, and an API, which /docs describes."""
     try:
         from abalone.serving.app import create_app
         from abalone.serving.limits import Limits
@@ -51,16 +53,14 @@ def serve(
             raise
         raise ImportError(f"serving needs {error.name}: {install_hint('serve')}") from None
     if path is not None and evidence is None:
-        raise ValueError("--path says where the files of --evidence are; give both")
+        raise ValueError("--path is where the files of --evidence are: give both")
     limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)
     with bind(host, port) as bound:
         served = read_model(model, evidence, path, device)
         where = address(bound)
         hosts = own_hosts(host, bound)
         if hosts is None:
-            typer.echo(
-                "note: everyone who can reach this machine can use the server; it asks for no password", err=True
-            )
+            typer.echo("note: anyone who can reach this machine can use the server: it has no password.", err=True)
         labels = f"{len(served.classifier.label_names):,} labels"
         serve_app(
             create_app(served, limits=limits, hosts=hosts),
@@ -83,17 +83,14 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
 
         trained_on = story.get("provenance", {})
         if evidence in BENCHMARKS or path is not None:  # which is refused with anything else
-            corpus = read_and_tell(evidence, path=path)
+            corpus = read_and_tell(evidence, trained_on=[trained_on], path=path)
         else:
             corpus = read_as_trained_on(evidence, trained_on)
-        if story and _origin(corpus.provenance) != _origin(trained_on):
-            typer.echo(f"note: the model was not trained on {corpus.name} as it is now", err=True)
+        if story and not same_data(corpus.provenance, trained_on):
+            typer.echo(f"note: the model was not trained on {corpus.name} as it is now.", err=True)
         documents = Evidence.of(corpus, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
-    served = Served(model.resolve().name.removesuffix(".onnx"), classifier, frequencies, documents)
+    name = model.resolve().name.removesuffix(".onnx")
+    served = Served(name, classifier, frequencies, documents, story.get("label_f1"))
     served.answer([Query("A first text, so that nobody waits for what is loaded at the first use.")])
     return served
-
-
-def _origin(provenance: Mapping[str, object]) -> object:
-    return provenance.get("sha256") or provenance.get("source")

@@ -22,8 +22,10 @@ NAMED_LABELS = 5  # at either end of the tail
 @reads_corpus
 def stats(
     data: Data,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the tail to a .png, .svg or .pdf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the tail to a .png, .svg or .pdf file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all statistics as JSON.")] = False,
     **reading: Any,
 ) -> None:
     """Show what a corpus looks like: sizes, labels, and the shape of its tail."""

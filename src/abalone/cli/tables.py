@@ -20,7 +20,7 @@ COLUMNS = {
     "macro_f1_head": "head",
     "macro_f1_medium": "medium",
     "macro_f1_tail": "tail",
-    "hamming_loss": "Hamming ×10³",
+    "hamming_loss": "Hamming\n×10³",
 }
 
 
@@ -48,10 +48,10 @@ def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = No
 
 
 def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
-    """Print one line a label: how often it was in training and here, how often it was given, and how well."""
+    """Print one line per label: how often it occurs in training and here, is predicted, and how well."""
     table = _table(title)
     table.add_column("label", overflow="fold")  # a name that is cut short cannot be looked up
-    for heading in ("in training", "here", "given", "precision", "recall", "F1"):
+    for heading in ("in training", "here", "predicted", "precision", "recall", "F1"):
         table.add_column(heading, justify="right")
     for label in labels:
         shares = (f"{100 * share:.1f}" for share in (label.precision, label.recall, label.f1))

@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.config import ABOUT, KINDS, SETTINGS, Config
+from abalone.config import ABOUT, CHOICES, KINDS, SETTINGS, Config
 from abalone.launch import is_main
-from abalone.recipes import DEFAULT, RECIPES, read_settings
+from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
 
 if TYPE_CHECKING:
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
 
 
-_RECIPES = ", ".join(f"{name} (the default)" if name == DEFAULT else name for name in RECIPES)
+_RECIPES = "".join(
+    f"\n\n{name}{' (the default)' if name == DEFAULT else ''}: {ABOUT_RECIPES[name]}." for name in RECIPES
+)
 
 
 @reads_corpus
 def train(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
-    recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together: {_RECIPES}.")] = None,
+    recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together:{_RECIPES}")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a run stopped, if it has not finished.")
+        bool, typer.Option("--resume", help="Continue an interrupted run from its last checkpoint.")
     ] = False,
     **given: Any,
 ) -> None:
-    """Train a model on the training split of DATA, tune it on validation, and write a model folder."""
+    """Train a model on DATA, tune it on the validation split, and write a model folder."""
     from abalone.device import choose_device
     from abalone.losses.registry import loss_spec
 
@@ -48,7 +50,7 @@ def train(
     loss_spec(settings.objective)
     choose_device(settings.device)
     if output.name in {"", ".."}:
-        raise ValueError(f"--output {output} is no name for a new folder; give one, such as {output / 'model'}")
+        raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(data, **reading)
     fit_and_save(corpus, settings, output, resume=resume)
     if len(corpus.test):
@@ -72,7 +74,12 @@ def _with_settings(signature: inspect.Signature) -> inspect.Signature:
             default=None,  # not given: the configuration file says it, or the recipe
             annotation=Annotated[
                 KINDS[name] | None,
-                typer.Option(help=_explained(name), show_default=False, rich_help_panel=_panel(KINDS[name])),
+                typer.Option(
+                    metavar=_placeholder(name),
+                    help=_explained(name),
+                    show_default=False,
+                    rich_help_panel=_panel(KINDS[name]),
+                ),
             ],
         )
         for name in SETTINGS
@@ -80,14 +87,26 @@ def _with_settings(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=[*own, *settings])
 
 
+def _placeholder(setting: str) -> str | None:
+    kinds = {KINDS[setting], *get_args(KINDS[setting])}
+    if bool in kinds:
+        return None
+    return "N" if int in kinds else "X" if float in kinds else "NAME"
+
+
 def _explained(setting: str) -> str:
+    """What a setting is, and what the default recipe has; brackets are escaped, or rich takes them for markup."""
     value = getattr(recipe_config(), setting)
-    return ABOUT[setting] if value is None else f"{value}; {ABOUT[setting]}"
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    choices = ", ".join(str(choice) for choice in CHOICES.get(setting, ()) if choice is not None)
+    told = f"{ABOUT[setting]} ({choices})." if choices else f"{ABOUT[setting]}."
+    return told if value is None else rf"{told} [dim]\[default: {value}][/dim]"
 
 
 def _panel(kind: object) -> str:
     # Apart, since the two names of a switch would squeeze those of all others in the help.
-    return f"{'Switches' if kind is bool else 'Settings'}, as the recipe {DEFAULT} has them"
+    return f"{'Switches' if kind is bool else 'Settings'}; the defaults are those of the recipe {DEFAULT}"
 
 
 train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[attr-defined]
@@ -110,7 +129,10 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         refuse_foreign(output)
         if (run_folder / IDENTITY).exists():
             if not resume:
-                typer.echo(f"note: the unfinished run in {run_folder} is started anew (--resume would go on)", err=True)
+                typer.echo(
+                    f"note: the unfinished run in {run_folder} is discarded; --resume would continue it",
+                    err=True,
+                )
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
     if resume and launched_ranks(settings.device).told_by_main(
@@ -118,16 +140,16 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     ):
         typer.echo(
             f"note: {output} is finished already: the same settings and documents; nothing to do "
-            "(without --resume it is trained anew)",
+            "(leave out --resume to train it again)",
             err=True,
         )
         return
     if resume and is_main() and output.exists() and not (run_folder / IDENTITY).exists():
         typer.echo(
-            f"note: the model in {output} is of other settings or documents, and is replaced by this one", err=True
+            f"note: the model in {output} was trained with other settings or documents, and will be replaced", err=True
         )
     model = AbaloneClassifier(**settings.to_dict())
-    advice = "Run the same command with --resume to go on."
+    advice = "To continue, run the same command with --resume."
     with told_to_stop(), _epochs_told():
         try:
             model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
@@ -139,7 +161,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
             raise RankLostError(f"{lost}\n  {advice}") from None
     if is_main():
         remove_unless_in_use(run_folder)
-    scores_table(model.predictor_.story["scores"])
+    # Shorter, so that the table fits into 80 columns.
+    scores_table({name.replace("validation, ", "  "): own for name, own in model.predictor_.story["scores"].items()})
     typer.echo(f"model folder: {output}")
 
 

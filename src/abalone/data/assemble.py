@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -102,6 +103,8 @@ def build_corpus(
         raise DataError("no training document has a label", path=name)
     unseen = tuple(names[label] for label in np.flatnonzero(held[0] == 0))
     findings = [unseen_message(unseen)] if unseen else []
+    made = split if isinstance(split := provenance.get("split"), dict) else {}
+    told = {*unseen, *made.get("too_few_documents", ()), *chain(*made.get("exceptions", {}).values())}
     train, validation, test = (
         Split(take(texts, rows[split]), _columns(labels[rows[split]], trained)) for split in SPLITS
     )
@@ -113,7 +116,7 @@ def build_corpus(
         name=name,
         provenance=provenance,
         unseen_labels=unseen,
-        notes=(*notes, *findings, *_one_split_only(held, names)),
+        notes=(*notes, *findings, *_one_split_only(held, names, told)),
     )
 
 
@@ -207,8 +210,9 @@ def _exceptions(
     few = [names[label] for label in np.flatnonzero((texts > 0) & (texts < len(parts)))]
     made |= {"exceptions": absent, "too_few_documents": few}
     notes += [
-        f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(missing)}."
+        f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(untold)}."
         for split, missing in absent.items()
+        if (untold := [name for name in missing if name not in few])
     ]
     if few:
         what = "different texts" if copies else "documents"
@@ -262,11 +266,11 @@ def _doubts(names: list[str], distinct: np.ndarray) -> list[str]:
     return doubts
 
 
-def _one_split_only(held: np.ndarray, names: list[str]) -> list[str]:
-    """Labels that only one split has, where another has documents at all."""
+def _one_split_only(held: np.ndarray, names: list[str], told: set[str]) -> list[str]:
+    """Labels that only one split has, where another has documents at all; less those of which a note says why."""
     if (held.sum(axis=1) > 0).sum() < 2:
         return []
     alone = np.flatnonzero((held > 0).sum(axis=0) == 1)
     where = held.argmax(axis=0)
-    entries = [f"{_told(names[label])} ({SPLITS[where[label]]})" for label in alone]
+    entries = [f"{_told(names[label])} ({SPLITS[where[label]]})" for label in alone if names[label] not in told]
     return [f"In one split only: {_joined(entries)}."] if entries else []

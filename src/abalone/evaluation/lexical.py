@@ -89,7 +89,7 @@ class LexicalModel:
             features = vectorizer.fit_transform(texts)  # [n, F]
         except ValueError:  # the texts are known to be strings: what it objects to is that no word remains
             reason = f"no word occurs in {self.min_df} of the {len(texts)} texts"
-            warnings.warn(f"{reason}, so each label gets one score for all texts", stacklevel=2)
+            warnings.warn(f"{reason}, so each label gets the same score on all texts", stacklevel=2)
             features, tfidf = csr_array((len(texts), 0)), Tfidf([], np.empty(0))
         else:
             tfidf = Tfidf(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
@@ -103,7 +103,7 @@ class LexicalModel:
         rows, bias, converged = zip(*fits, strict=True)
         if not all(converged):
             warnings.warn(
-                f"{converged.count(False)} of {len(converged)} labels did not settle in {MAX_ITERATIONS} rounds; "
+                f"{converged.count(False)} of {len(converged)} labels did not converge in {MAX_ITERATIONS} iterations; "
                 f"their scores are usable, but lower c (now {self.c}) to be sure",
                 ConvergenceWarning,
                 stacklevel=2,

@@ -201,7 +201,7 @@ def _scored_columns(scored: np.ndarray | None, labels: int) -> np.ndarray:
         return np.arange(labels)
     mask = read_one_per_label("scored", scored, labels)
     if mask.dtype != np.bool_ or not mask.any():
-        raise ValueError("scored must be True or False for each label, and True for one of them at least")
+        raise ValueError("scored must be True or False for each label, and True for at least one")
     return np.flatnonzero(mask)
 
 

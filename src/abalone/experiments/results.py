@@ -140,14 +140,14 @@ def _record(line: bytes, path: Path, number: int) -> Record:
         record = json.loads(line)
         wrong = misfit(record, SHAPE) or _misfit_curves(record.get("clustering"))
     except (ValueError, RecursionError):
-        wrong = "it is no JSON"
+        wrong = "it is not JSON"
     if wrong:
         raise ValueError(f"{path}:{number}: no result of a run ({wrong}); remove the line, or name another --output")
     # Results of older versions have none.
     if (checksum := record.pop(CHECKSUM, None)) is not None and checksum != _checksum(record):
         raise ValueError(
-            f"{path}:{number}: this result is damaged: its checksum is another. Remove the line, and the run is done "
-            f"again; if you changed it yourself, remove its {CHECKSUM}"
+            f"{path}:{number}: this result is damaged: its checksum does not match. Remove the line to "
+            f"do the run again; if you changed it yourself, remove its {CHECKSUM}"
         )
     return dict(record)
 

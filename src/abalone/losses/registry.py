@@ -132,7 +132,7 @@ def _weight(text: str, name: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"the weight {text!r} in {name!r} is no number; write it as in 'msc+10*bce'") from None
+        raise ValueError(f"the weight {text!r} in {name!r} is not a number; write it as in 'msc+10*bce'") from None
 
 
 def _single(name: str) -> LossSpec:

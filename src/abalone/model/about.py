@@ -9,4 +9,4 @@ def require_model_folder(folder: Path) -> None:
     """Raise unless a model is in `folder`."""
     if not (folder / ABOUT).is_file():
         missing = f"it has no {ABOUT}" if folder.exists() else "nothing is there"
-        raise FileNotFoundError(f"{folder} is no model folder: {missing}")
+        raise FileNotFoundError(f"{folder} is not a model folder: {missing}")

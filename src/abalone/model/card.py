@@ -119,8 +119,8 @@ def _intended_use() -> str:
         "Proposing labels for texts like those it was trained on, in the same language and from the same kind of "
         "source, where a person or a later step can correct them. Not for decisions about people without a person "
         "in them: it has learnt whatever bias the labels of its training documents have.\n\n"
-        "Mixing, probabilities and thresholds were fitted on the validation documents, so scores there flatter a "
-        "little; on texts unlike these they need fitting again. A label with few training documents is uncertain, "
+        "Mixing, probabilities and thresholds were fitted on the validation documents, so scores there look a "
+        "little too good; on texts unlike these, fit them again. A label with few training documents is uncertain, "
         "whatever its threshold says."
     )
 

@@ -85,7 +85,7 @@ def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEn
     """
     layers = _layers(encoder.model)
     if not 0 < frozen < len(layers):
-        raise ValueError(f"freeze_layers must leave a layer to train: {frozen} of {len(layers)}")
+        raise ValueError(f"freeze_layers must leave at least one layer to train, got {frozen} of {len(layers)}")
     lower, upper = (copy.deepcopy(encoder).eval().requires_grad_(False) for _ in range(2))
     whole = _tried(lower)
     del _layers(lower.model)[frozen:]
@@ -96,7 +96,7 @@ def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEn
         same = bool((_tried(lower, upper) - whole).abs().max() <= SAME * whole.abs().max())
     if not same:
         raise ValueError(
-            f"freeze_layers cannot cut {type(encoder.model).__name__}, which is more than layer after layer: "
+            f"freeze_layers cannot cut {type(encoder.model).__name__}, which is not a plain stack of layers: "
             "set freeze_layers to 0, or choose another encoder"
         )
     _layers(upper.model).requires_grad_(True)

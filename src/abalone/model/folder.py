@@ -15,9 +15,10 @@ from abalone.config import NO_ENCODER, Config
 from abalone.data.errors import readable
 from abalone.data.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.data.seen import SEEN, SeenTexts
-from abalone.data.shapes import misfit
+from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.model.about import ABOUT, require_model_folder
 from abalone.model.card import model_card
 from abalone.model.predictor import Predictor
@@ -38,6 +39,8 @@ SHAPE = {
         "history?": {"*": [dict]},
         "scores?": {"*": dict},
         "fingerprint?": str,
+        "label_f1?": [(NUMBER, None)],  # on validation
+        f"{TFIDF_DECISION}?": dict,
     },
 }
 LEXICAL = "lexical"
@@ -155,17 +158,21 @@ def _refuse_misfits(predictor: Predictor) -> None:
     if decision.calibration is not None:
         by_label["calibration"] = len(decision.calibration.groups)
     by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
+    if "label_f1" in predictor.story:
+        by_label["label_f1"] = len(predictor.story["label_f1"])
+    if TFIDF_DECISION in predictor.story:
+        by_label[TFIDF_DECISION] = len(Decision.from_dict(predictor.story[TFIDF_DECISION]).thresholds.values)
     for name, found in by_label.items():
         if found != labels:
             raise ValueError(f"there are {labels} label names, and {name} for {found}")
     if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
-        raise ValueError(f"{', '.join(absent)} is mixed in, and not there")
+        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
 
 
 def refuse_foreign(folder: Path) -> None:
     """Raise if something else than a model is at that name."""
     if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists and is no model folder: give another name, or remove it first")
+        raise FileExistsError(f"{folder} exists and is not a model folder: give another name, or remove it first")
 
 
 @contextmanager

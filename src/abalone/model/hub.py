@@ -24,7 +24,7 @@ def push(predictor: Predictor, name: str, *, private: bool | None = None, token:
     from huggingface_hub import HfApi
 
     if not HUB_NAME.fullmatch(name):
-        raise ValueError(f"a name on the hub looks like user/model, got {name!r}")
+        raise ValueError(f"a name on the hub has the form user/model, got {name!r}")
     api = HfApi(token=token)
     with tempfile.TemporaryDirectory() as place:
         save(predictor, Path(place) / "model")  # before the repository is made: what fails here leaves nothing there
@@ -43,7 +43,7 @@ def find(name: str | Path, revision: str | None = None) -> Path:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(SAFE_FILES)))
     except OSError as error:  # what the hub raises without a network, a right, or a model of that name
         reason = str(error).strip().splitlines()[0]
-        raise FileNotFoundError(f"there is no folder {name}, and the model hub does not give it: {reason}") from error
+        raise FileNotFoundError(f"{name} is neither a folder nor a model on the hub: {reason}") from error
     if not (folder / ABOUT).is_file():
         raise FileNotFoundError(f"{name} on the model hub was not made by ABALONE: it has no {ABOUT}")
     return folder

@@ -59,6 +59,6 @@ def refuse_misfit_network(predictor: "Predictor") -> None:
     if weight != (*bias[:1], labels, hidden) or bias != (*weight[:1], labels):
         raise ValueError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
     if not all(weights.isfinite().all() for weights in (head.weight, head.bias)):
-        raise ValueError(f"{HEAD} holds values that are no numbers")
+        raise ValueError(f"{HEAD} holds NaN or infinite values")
     if predictor.max_length < 3 or predictor.special_tokens is None:
         raise ValueError(f"it reads {predictor.max_length} tokens of a text")

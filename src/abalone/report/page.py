@@ -41,7 +41,7 @@ def write_report(
         documents: what to score them on. Without it the page shows what the models remember of their training.
     """
     if not models:
-        raise ValueError("a report needs a model at least")
+        raise ValueError("a report needs at least one model")
     page = report_page([run_of(name, model, documents) for name, model in models.items()], documents)
     with written_whole(Path(output)) as file:
         file.write(page.encode())

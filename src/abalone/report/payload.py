@@ -10,9 +10,10 @@ from scipy.sparse import csr_array
 
 from abalone import __version__
 from abalone.config import OF_THE_MACHINE
+from abalone.data.corpus import RARE
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
 from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import evaluate, per_label
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.report.bootstrap import Drawn, Interval, draw_scores
 from abalone.report.calibration import reliability_by_third, threshold_worth
 from abalone.report.confusion import confusion
@@ -21,6 +22,7 @@ from abalone.report.history import learning_curves
 from abalone.report.map import document_map
 from abalone.report.runs import Answers, Documents, ReportedRun
 
+LOW_F1 = 0.5  # of a label that needs examples
 LIKELY = 5  # labels of a document to read that are shown with their probability, beside those meant or given
 
 
@@ -97,8 +99,10 @@ def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> 
     losses = document_losses(truth, probabilities)
     return {
         "scores": evaluate(truth, predictions, probabilities=probabilities, frequencies=run.frequencies),
+        "baseline": answers.baseline,
         "intervals": _plain(drawn.intervals()),
         "by_label": by_label,
+        "needs_examples": needs_examples(table),
         "reliability": [asdict(part) for part in reliability_by_third(probabilities, truth, run.thirds)],
         "thresholds": threshold_worth(run),
         "map": _map(answers, columns, losses),
@@ -106,6 +110,22 @@ def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> 
         "confusion": _confusion(truth, predictions, columns),
         "worst": _worst(run, answers, columns, documents, losses),
     }
+
+
+def needs_examples(table: Sequence[LabelScore]) -> list[int]:
+    """Return the labels that more training documents would help most: rare ones with a low F1, the worst first.
+
+    A label that none of the documents carries is not among them: nothing is known of it.
+
+    Args:
+        table: as `per_label` makes it, with training frequencies.
+    """
+    needy = [
+        (label.f1, label.train_frequency, place)
+        for place, label in enumerate(table)
+        if label.support and label.train_frequency is not None and label.train_frequency < RARE and label.f1 < LOW_F1
+    ]
+    return [place for _, _, place in sorted(needy)]
 
 
 MEASURES = ("support", "predicted", "precision", "recall", "f1")

@@ -25,7 +25,7 @@ def picture_format(path: Path) -> str:
     form = path.suffix.lower().removeprefix(".")
     if form not in PICTURE_FORMATS:
         known = ", ".join(f".{name}" for name in PICTURE_FORMATS)
-        raise DataError("not a kind of picture that can be drawn", path=path, hint=f"End the name in one of {known}.")
+        raise DataError("unknown picture format", path=path, hint=f"End the name in one of {known}.")
     return form
 
 

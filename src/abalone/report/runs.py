@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from abalone.data.memory import known_labels
 from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.scored_model import tfidf_alone
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
@@ -37,7 +38,7 @@ class Documents:
         if len(self.texts) != len(self.labels):
             raise ValueError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
         if not len(self.texts):
-            raise ValueError("there is no document to score on")
+            raise ValueError("there are no documents to score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ class Answers:
         predictions: bool, [n, L].
         mapped: rows that the map shows, in order.
         embeddings: of those rows, [m, h]; `None` of a model without an encoder.
+        baseline: scores of the tf-idf model that is mixed in, by itself; `None` where there is none.
     """
 
     truth: csr_array
@@ -57,6 +59,7 @@ class Answers:
     predictions: np.ndarray
     mapped: np.ndarray
     embeddings: np.ndarray | None
+    baseline: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +118,14 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))
+    truth = known_labels(documents.labels, model.label_names)
     return Answers(
-        truth=known_labels(documents.labels, model.label_names),
+        truth=truth,
         probabilities=probabilities,
         predictions=model.predictor_.decision.labels(probabilities),
         mapped=mapped,
         embeddings=None if embeddings is None else embeddings[mapped],
+        baseline=tfidf_alone(model.predictor_, truth, texts),
     )
 
 

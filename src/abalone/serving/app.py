@@ -28,7 +28,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         (HTTPStatus.BAD_REQUEST, "The body is not JSON."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
         (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not declared as JSON."),
-        (HTTPStatus.UNPROCESSABLE_ENTITY, "The JSON is not what is asked for here."),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, "The JSON does not fit the schema."),
         (HTTPStatus.SERVICE_UNAVAILABLE, "Too many texts are waiting; `Retry-After` says when to try again."),
     )
 }
@@ -81,7 +81,7 @@ def create_app(
         asked = await read_request(request, limits)
         if asked.evidence and served.evidence is None:
             raise Refusal(
-                HTTPStatus.UNPROCESSABLE_ENTITY, "there is no evidence: the server was started without --evidence"
+                HTTPStatus.UNPROCESSABLE_ENTITY, "no evidence is available: the server was started without --evidence"
             )
         queries = [Query(text, asked.evidence) for text in asked.all_texts]
         answers = await _unless_gone(request, batcher, queries, limits)
@@ -89,19 +89,23 @@ def create_app(
         predictions = [_prediction(answer, names, thresholds, asked.top_k) for answer in answers]
         return JSONResponse({"model": served.name, "predictions": predictions})
 
-    @app.get("/v1/labels", summary="The labels, their thresholds and how often they were seen in training")
+    @app.get("/v1/labels", summary="The labels, with their thresholds, training documents and F1 on validation")
     async def labels() -> schema.LabelsResponse:
         counts: Sequence[int | None] = served.frequencies or [None] * len(thresholds)
-        known = zip(served.classifier.label_names, thresholds, counts, strict=True)
+        f1: Sequence[float | None] = served.label_f1 or [None] * len(thresholds)
+        known = zip(served.classifier.label_names, thresholds, counts, f1, strict=True)
         return schema.LabelsResponse(
             model=served.name,
-            labels=[schema.KnownLabel(name=name, threshold=cut, documents=seen) for name, cut, seen in known],
+            labels=[
+                schema.KnownLabel(name=name, threshold=cut, documents=seen, f1=score)
+                for name, cut, seen, score in known
+            ],
             evidence=served.evidence is not None,
             max_texts=limits.texts,
             max_characters=limits.characters,
         )
 
-    @app.get("/healthz", summary="Whether requests are taken", responses={503: {"model": schema.Problem}})
+    @app.get("/healthz", summary="Whether the server takes requests", responses={503: {"model": schema.Problem}})
     async def healthz() -> schema.Health:
         if not batcher.alive:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model is not answering")
@@ -125,7 +129,7 @@ def create_app(
 async def _unless_gone(
     request: Request, batcher: Batcher[Query, Verdict], queries: list[Query], limits: Limits
 ) -> list[Verdict]:
-    """The answers; given up as soon as the client hangs up, so that the model does no work for nobody."""
+    """Return the answers; requests of clients that disconnect are dropped."""
     answering = asyncio.ensure_future(batcher.submit(queries))
     hanging_up = asyncio.ensure_future(request.receive())  # the body has been read: the next event is the end
     try:
@@ -133,7 +137,7 @@ async def _unless_gone(
         if answering.done():
             return answering.result()
         if hanging_up.done():
-            raise Refusal(HTTPStatus.BAD_REQUEST, "the client has gone")
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the client disconnected")
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"no answer within {limits.seconds:g} s", retry_after=5)
     except Busy as busy:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{busy}; try again later", busy.retry_after) from None

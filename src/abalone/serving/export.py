@@ -16,6 +16,7 @@ from abalone.data.cache import written_whole
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
+from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.extras import install_hint
 from abalone.model.predictor import Predictor
 from abalone.serving.int8 import in_8_bits, saturating
@@ -158,9 +159,10 @@ def _file_content(
 
 
 def _story(predictor: Predictor) -> dict[str, Any]:
-    """What scoring has to know of the training data: which documents they were, and which labels were rare."""
+    """Return what scoring and serving tell of training: its documents, rare labels, F1 of labels, tf-idf alone."""
     provenance, frequencies = predictor.story.get("provenance", {}), list(predictor.frequencies)
-    return {"provenance": provenance, "statistics": {"frequencies": frequencies}}
+    kept = {name: predictor.story[name] for name in ("label_f1", TFIDF_DECISION) if name in predictor.story}
+    return {"provenance": provenance, "statistics": {"frequencies": frequencies}, **kept}
 
 
 def _reading(predictor: Predictor) -> Reading:

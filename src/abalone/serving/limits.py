@@ -120,5 +120,5 @@ def _bad_text(text: str, limits: Limits) -> str | None:
     if len(text) > limits.characters:
         return f"has {len(text):,} characters, at most {limits.characters:,} are taken"
     if "\0" in text:
-        return "holds a NUL character, so it is no text"
+        return "contains a NUL character"
     return None

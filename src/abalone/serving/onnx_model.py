@@ -22,6 +22,7 @@ from abalone.data.tokens import TokenArray
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.model.predictor import NO_NETWORK
 from abalone.progress import advance, track
 from abalone.serving.onnx_neighbours import StoredNeighbours
@@ -49,7 +50,12 @@ SHAPES = {
         "max_chunks": int,
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
-    STORY: {"statistics?": {"frequencies": [int]}, "provenance?": dict},
+    STORY: {
+        "statistics?": {"frequencies": [int]},
+        "provenance?": dict,
+        "label_f1?": [(NUMBER, None)],
+        f"{TFIDF_DECISION}?": dict,
+    },
 }
 BLOCK = 1024  # texts that are in memory as tokens at a time
 TOKEN_BUDGET = 1024  # tokens in a batch: on a processor small batches of like length, which fit its caches, are fastest
@@ -113,8 +119,8 @@ class OnnxModel:
         reading: from texts to ids; `None` in a model of words alone, where `lexical` is the classifier.
         decision: from logits to labels.
         lexical, neighbours: the experts that are mixed in, if any.
-        story: of its training data `provenance`, and in `statistics` the `frequencies` of the labels; as in the model
-            folder, without the rest that it tells. Empty for a file of before.
+        story: of its training data `provenance`, in `statistics` the `frequencies` of the labels, and their `label_f1`
+            on validation; as in the model folder, without the rest that it tells. Empty for a file of before.
         seen: the texts that it was trained and tuned on, if they are known.
     """
 
@@ -171,9 +177,7 @@ class OnnxModel:
             scores = model.probabilities(["a text"])  # whether the parts fit each other shows when they are used
             if model.decision.labels(scores).shape[1] != len(model.label_names):
                 raise ValueError(f"it has {len(model.label_names)} label names for {scores.shape[1]} labels")
-            known = model.story.get("statistics", {}).get("frequencies", model.label_names)
-            if len(known) != len(model.label_names):
-                raise ValueError(f"it has {len(model.label_names)} label names, and frequencies for {len(known)}")
+            _refuse_misfits(model)
         except Exception as error:  # of several libraries, each with kinds of its own for what does not fit
             raise ValueError(f"{name} is damaged: {readable(str(error)) or type(error).__name__}") from error
         return model
@@ -263,6 +267,19 @@ class OnnxModel:
         except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
             raise ValueError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
         return computed
+
+
+def _refuse_misfits(model: OnnxModel) -> None:
+    """Raise where the story does not speak of as many labels as there are."""
+    story = model.story
+    by_label = {"frequencies": len(story.get("statistics", {}).get("frequencies", model.label_names))}
+    if "label_f1" in story:
+        by_label["label_f1"] = len(story["label_f1"])
+    if TFIDF_DECISION in story:
+        by_label[TFIDF_DECISION] = len(Decision.from_dict(story[TFIDF_DECISION]).thresholds.values)
+    for name, found in by_label.items():
+        if found != len(model.label_names):
+            raise ValueError(f"it has {len(model.label_names)} label names, and {name} for {found}")
 
 
 def _some(texts: Sequence[str], rows: Index) -> Sequence[str]:

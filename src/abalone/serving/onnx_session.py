@@ -48,7 +48,7 @@ def open_session(source: str | Path | bytes, name: str, threads: int = 0, *, exa
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
-        raise ValueError(f"{name} is no ONNX model: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{name} is not an ONNX model: {str(error).splitlines()[0]}") from None
 
 
 def has_8_bit_products(source: str | Path | bytes) -> bool:

@@ -20,10 +20,10 @@ class PredictRequest(BaseModel):
     top_k: int | None = Field(
         None,
         ge=1,
-        description="Give this many most probable labels, whatever their thresholds. Without it, the labels whose "
-        "probability reaches their threshold.",
+        description="Return this many of the most probable labels, whatever their thresholds. Without it, the labels "
+        "whose probability reaches their threshold.",
     )
-    evidence: int = Field(0, ge=0, description="Give this many nearest training documents beside each prediction.")
+    evidence: int = Field(0, ge=0, description="Return this many nearest training documents with each prediction.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -51,7 +51,7 @@ class ScoredLabel(BaseModel):
 
     name: str
     probability: float
-    threshold: float | None = Field(description="Where the label begins to be given; null if it never is.")
+    threshold: float | None = Field(description="The label is given from this probability on; null if it never is.")
     given: bool = Field(description="Whether the model gives the label to the text.")
 
 
@@ -67,11 +67,11 @@ class Prediction(BaseModel):
     """What the model says of one text."""
 
     labels: list[ScoredLabel] = Field(description="The most probable first.")
-    evidence: list[Neighbour] | None = Field(None, description="The nearest first; only where it was asked for.")
+    evidence: list[Neighbour] | None = Field(None, description="The nearest first; only if the request asks for it.")
 
 
 class PredictResponse(BaseModel):
-    """One prediction a text, in order."""
+    """One prediction per text, in order."""
 
     model: str
     predictions: list[Prediction]
@@ -82,7 +82,8 @@ class KnownLabel(BaseModel):
 
     name: str
     threshold: float | None = Field(description="Null if it is never given.")
-    documents: int | None = Field(description="Training documents that carry it, where the model knows.")
+    documents: int | None = Field(description="Training documents that carry it; null if the model does not know.")
+    f1: float | None = Field(description="F1 on validation, from 0 to 1; null if no validation document carries it.")
 
 
 class LabelsResponse(BaseModel):
@@ -90,7 +91,7 @@ class LabelsResponse(BaseModel):
 
     model: str
     labels: list[KnownLabel]
-    evidence: bool = Field(description="Whether training documents can be asked for.")
+    evidence: bool = Field(description="Whether requests may ask for training documents.")
     max_texts: int
     max_characters: int
 
@@ -108,4 +109,4 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    instance: str | None = Field(None, description="Of an error of the server: the id under which its log has it.")
+    instance: str | None = Field(None, description="For a server error: its id in the server's log.")

@@ -63,12 +63,14 @@ class Served:
         classifier: the model; used by one thread at a time.
         frequencies: [L], training documents of each label, where they are known.
         evidence: training documents to show, if any.
+        label_f1: [L], F1 of each label on validation, where it is known.
     """
 
     name: str
     classifier: Classifier
     frequencies: Sequence[int] | None = None
     evidence: Evidence | None = None
+    label_f1: Sequence[float | None] | None = None
 
     def answer(self, queries: Sequence[Query]) -> list[Verdict]:
         """One answer a query, in order."""

@@ -92,7 +92,7 @@ def check_tensors(path: Path) -> dict[str, Any]:
             start = file.read(8)
             length = int.from_bytes(start, "little")
             if len(start) < 8 or length > os.fstat(file.fileno()).st_size:
-                raise DamagedError(path, "it is cut short, or something else")
+                raise DamagedError(path, "it is truncated, or not a checkpoint")
             header = file.read(length)
             metadata = json.loads(header)["__metadata__"]
             stored, notes = metadata["checksum"], json.loads(metadata["notes"])
@@ -106,7 +106,7 @@ def check_tensors(path: Path) -> dict[str, Any]:
             raise
         raise DamagedError(path, "its header is not readable") from None
     if stored != f"{checksum:08x}":
-        raise DamagedError(path, "its checksum is another")
+        raise DamagedError(path, "its checksum does not match")
     if not isinstance(notes, dict):
         raise DamagedError(path, "it is something else")
     return notes

@@ -211,7 +211,7 @@ class _Training:
         self._timed_at = now
         for batch, what in ((tally.wrong_loss, "loss"), (tally.wrong_gradient, "gradient")):
             if batch is not None:
-                self._refuse(f"the {what} is no number", batch)
+                self._refuse(f"the {what} became NaN or infinite", batch)
 
     def save_if_due(self, interruption: Interruption, place: str, *, now: bool = False) -> None:
         """Write where the run stands, `now` or when the last time is long ago, or when it is to stop; then stop."""

@@ -21,6 +21,7 @@ from abalone.device import reading_precision
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision, fit_and_score
 from abalone.evaluation.knn import NearestNeighbours
+from abalone.evaluation.scored_model import TFIDF_DECISION, label_f1
 from abalone.losses import loss_spec
 from abalone.model.card import LEFT_OUT
 from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
@@ -118,7 +119,7 @@ def _with_decision(
     story = {**story_of(corpus), "history": history}
     frequencies = np.array(story["statistics"]["frequencies"])
     # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
-    layers, head = head, head.merged()
+    head = head.merged()
     logits = head.logits_in_blocks(val_embeddings)
 
     def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
@@ -134,15 +135,15 @@ def _with_decision(
             "give the encoder another chance.",
             stacklevel=4,
         )
-        story |= {"scores": {"validation": scores}, LEFT_OUT: config.encoder}
+        by_label = label_f1(decision, decision.scores(experts["lexical"], {}), corpus.validation.labels)
+        story |= {"scores": {"validation": scores}, "label_f1": by_label, LEFT_OUT: config.encoder}
         return words_model(words_alone(config), corpus, lexical, decision, story)
     story["scores"] = {"validation": scores}
-    if len(layers.weight) > 1:
-        _, averaged = scores_with(layers.logits_in_blocks(val_embeddings), experts)
-        story["scores"]["validation, probes averaged as probabilities"] = averaged
+    story["label_f1"] = label_f1(decision, decision.scores(logits, experts), corpus.validation.labels)
     if lexical is not None:
-        _, baseline = scores_with(experts["lexical"], {})
+        alone, baseline = scores_with(experts["lexical"], {})
         story["scores"]["validation, tf-idf alone"] = baseline
+        story[TFIDF_DECISION] = alone.to_dict()
         if scores["macro_f1"] < baseline["macro_f1"] - BEHIND:
             warnings.warn(
                 f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
@@ -179,11 +180,11 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
     if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
         raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
     if len(corpus.train) == 0:
-        raise ValueError("there is no document to train on")
+        raise ValueError("there are no training documents")
     if corpus.train.labels.nnz == 0:
         raise ValueError("no training document carries a label")
     if len(corpus.validation) == 0:
-        raise ValueError("there is no validation document: give more documents, or validation=(texts, labels)")
+        raise ValueError("there are no validation documents: give more documents, or validation=(texts, labels)")
     if corpus.validation.labels.nnz == 0:
         raise ValueError("no validation document carries a label of the training documents")
     frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()

@@ -120,7 +120,7 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
                 "give another run_folder (with the command, another --output)"
             )
     if resume:
-        warnings.warn(f"there is no run to go on with in {folder}: starting anew", stacklevel=6)
+        warnings.warn(f"there is no run to resume in {folder}: starting from the beginning", stacklevel=6)
     # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
     file.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _stored_identity(file: Path) -> dict[str, Any]:
             return dict(stored)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise ValueError(f"{file} is damaged, so whose run this is cannot be told: start anew, without resume=True")
+    raise ValueError(f"{file} is damaged, so the run cannot be identified: start again without resume=True")
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
@@ -186,4 +186,7 @@ def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str
         if before.get(name) != now[name] and name not in OF_THE_MACHINE
     ]
     what = "; ".join(changed) or "the documents or labels are others"
-    raise ValueError(f"cannot go on with the run in {folder}: {what}. Use what it began with, or start anew.")
+    raise ValueError(
+        f"cannot resume the run in {folder}: {what}. Use the settings and data it began with, or "
+        "start again without resume=True."
+    )

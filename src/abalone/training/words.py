@@ -9,6 +9,7 @@ from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
 from abalone.evaluation.decision import Decision, fit_and_score
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.scored_model import label_f1
 from abalone.model.predictor import Predictor
 
 
@@ -24,7 +25,11 @@ def fit_words(config: Config, corpus: Corpus) -> Predictor:
     story = story_of(corpus)
     frequencies = np.array(story["statistics"]["frequencies"])
     decision, scores = fit_and_score(logits, {}, corpus.validation.labels, frequencies, config)
-    return words_model(config, corpus, lexical, decision, {**story, "scores": {"validation": scores}})
+    story |= {
+        "scores": {"validation": scores},
+        "label_f1": label_f1(decision, decision.scores(logits, {}), corpus.validation.labels),
+    }
+    return words_model(config, corpus, lexical, decision, story)
 
 
 def words_model(

@@ -23,7 +23,7 @@ function clusteringSection(report) {
     el(
       "p",
       { class: "hint" },
-      "Most combinations are rare, so scores are given for the most frequent tenth, two tenths and so on. Of the documents on the map; Euclidean, on the embeddings as they are.",
+      "Most combinations are rare, so scores are shown for the most frequent tenth, two tenths and so on. Of the documents on the map; Euclidean, on the embeddings as they are.",
     ),
   );
 }

@@ -1,29 +1,31 @@
-// Which label is given where another is meant.
+// Which label is predicted where another is missed.
 
 const FIRST_PAIRS = 15;
+const SHORT_NAME = 16; // characters; with longer names heatmap and pairs need the whole width each
 
 function confusionSection(report, chosen) {
   const { confusion } = report.runs[chosen];
   if (!confusion.pairs.length) {
-    return section("confusion", "Confused labels", "No document here misses a label and is given a wrong one as well.");
+    return section("confusion", "Confused labels", "No document here has both a missed label and a false alarm.");
   }
-  const [meant, given, documents] = confusion.pairs[0];
-  const lead = `The commonest: ${report.labels[given]} where ${report.labels[meant]} is meant, on ${plural(documents, "document")}.`;
+  const [missed, instead, documents] = confusion.pairs[0];
+  const lead = `Most often ${report.labels[instead]} is predicted where ${report.labels[missed]} is missed: on ${plural(documents, "document")}.`;
+  const short = confusion.labels.every((name) => report.labels[name].length <= SHORT_NAME);
   return section(
     "confusion",
     "Confused labels",
     lead,
     el(
       "div",
-      { class: "columns wide-left" },
+      { class: short ? "columns wide-left" : "rows" },
       figure(
-        "Documents where the label of the row is meant and missing, and that of the column given wrongly. The last column counts misses with nothing wrong given, the last row wrong labels with nothing missing; neither is coloured. Labels that occur together stand side by side.",
+        "Documents on which the label of the row is missed and the label of the column is a false alarm. The last column counts missed labels without a false alarm, the last row false alarms without a missed label; neither is coloured. Labels that often occur together are next to each other.",
         el("h3", {}, "The most confused labels"),
         heatmap(report, confusion),
       ),
       figure(
-        "With several labels a document, no error says which other one it goes with: a missing and a wrong label of the same document are taken for a pair. Both true: documents that carry both.",
-        el("h3", {}, "The commonest pairs"),
+        "With several labels per document, no error says which other error it belongs to: a missed label and a false alarm on the same document count as a pair. Both true: documents that carry both labels.",
+        el("h3", {}, "The most frequent pairs"),
         pairsTable(report, confusion.pairs.slice(0, FIRST_PAIRS)),
       ),
     ),
@@ -31,7 +33,7 @@ function confusionSection(report, chosen) {
       el(
         "details",
         {},
-        el("summary", {}, `The ${count(confusion.pairs.length)} commonest pairs as a table`),
+        el("summary", {}, `The ${count(confusion.pairs.length)} most frequent pairs as a table`),
         pairsTable(report, confusion.pairs),
       ),
   );
@@ -40,14 +42,14 @@ function confusionSection(report, chosen) {
 function pairsTable(report, pairs) {
   return table(
     "Confused labels",
-    ["meant", ["given instead", { class: "words" }], "documents", "both true"],
+    ["missed", ["predicted instead", { class: "words" }], "documents", "both true"],
     pairs.map(([missing, instead, number, both]) => [
       report.labels[missing],
       [report.labels[instead], { class: "words" }],
       count(number),
       count(both),
     ]),
-    { class: "numbers" },
+    { class: "numbers narrow" },
   );
 }
 
@@ -56,9 +58,10 @@ function heatmap(report, confusion) {
   const size = names.length;
   const most = Math.max(1, ...confusion.instead.flat());
   const longest = Math.max(...names.map((name) => Math.min(26, name.length)), 8);
-  const label = "Which label is given where another is meant";
-  const leftOf = Math.max(122, longest * 7 + 10);
-  const cellOf = (width) => Math.max(18, Math.min(40, (width - leftOf - 34) / (size + 1.3)));
+  const label = "Which label is predicted where another is missed";
+  const leftOf = Math.max(122, longest * 7.4 + 10);
+  const rightOf = Math.max(34, longest * 4.6 - 20); // the last name leans out there
+  const cellOf = (width) => Math.max(18, Math.min(40, (width - leftOf - rightOf) / (size + 1.3)));
   return el(
     "div",
     { class: "scroll" },
@@ -131,7 +134,7 @@ function heatmap(report, confusion) {
             size,
             confusion.only_missed[row],
             tipLines(`${names[row]} missed`, [
-              ["and nothing wrong given", plural(confusion.only_missed[row], "document")],
+              ["without a false alarm", plural(confusion.only_missed[row], "document")],
             ]),
             false,
           );
@@ -139,8 +142,8 @@ function heatmap(report, confusion) {
             size,
             row,
             confusion.only_given[row],
-            tipLines(`${names[row]} given wrongly`, [
-              ["and nothing missing", plural(confusion.only_given[row], "document")],
+            tipLines(`${names[row]}: false alarm`, [
+              ["without a missed label", plural(confusion.only_given[row], "document")],
             ]),
             false,
           );
@@ -162,8 +165,8 @@ function heatmap(report, confusion) {
             { class: "name title", x: left - 8, y: top + at(size) + cell / 2 + 3, "text-anchor": "end" },
             "nothing",
           ),
-          svg("text", { class: "title", x: left - 8, y: top - 28, "text-anchor": "end" }, "given instead →"),
-          svg("text", { class: "title", x: left - 8, y: top - 10, "text-anchor": "end" }, "meant, missing ↓"),
+          svg("text", { class: "title", x: left - 8, y: top - 28, "text-anchor": "end" }, "predicted instead →"),
+          svg("text", { class: "title", x: left - 8, y: top - 10, "text-anchor": "end" }, "missed ↓"),
         );
         hoverable(plot, marks, ({ words }) => words, cellOf(area.width) * 0.75);
       },

@@ -1,4 +1,4 @@
-// Documents to read: those that went most wrong, with what is meant, what was given, and how sure the run was.
+// Documents to read: those that went most wrong, with true and predicted labels, and how sure the run was.
 
 function worstSection(report, chosen) {
   const run = report.runs[chosen];
@@ -25,7 +25,7 @@ function worstSection(report, chosen) {
   return section(
     "worst",
     "Documents to read",
-    "Those with the highest loss: either the model is wrong here, or the labels are.",
+    "The documents with the highest loss: either the model is wrong here, or the labels are.",
     legend(
       ["hit", "missed", "wrong"]
         .map((verdict) => ({ colour: token(verdict), shape: `verdict-${verdict}`, text: VERDICTS[verdict] }))

@@ -14,7 +14,7 @@ function labelTable(report, chosen) {
     ["name", "label"],
     ["frequency", "in training"],
     ["support", "here"],
-    ["predicted", "given"],
+    ["predicted", "predicted"],
     ["precision", "precision"],
     ["recall", "recall"],
     ["f1", "F1"],

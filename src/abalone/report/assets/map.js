@@ -13,7 +13,7 @@ function judged(report, chosen, document) {
 }
 
 const verdictOf = (meant, given) => (meant ? (given ? "hit" : "missed") : given ? "wrong" : "none");
-const VERDICTS = { hit: "meant and given", missed: "meant, not given", wrong: "given, not meant", none: "neither" };
+const VERDICTS = { hit: "correct label", missed: "missed label", wrong: "false alarm", none: "neither" };
 
 /** How documents are coloured: a paint for each, and the legend. */
 function mapPaint(report, chosen, by) {
@@ -223,7 +223,7 @@ class DocumentMap {
             { class: "chips" },
             labels.map((label) => chip(report.labels[label], verdict(label))),
           )
-        : el("p", { class: "hint" }, "No label is meant, and none was given."),
+        : el("p", { class: "hint" }, "This document has none of the labels, and none was predicted."),
     );
     this.draw();
   }
@@ -285,7 +285,7 @@ function mapSection(report, chosen) {
   return section(
     "map",
     "Map of the documents",
-    "Each point is a document, near others that the encoder takes for alike. Choose a label to see where it is found, missed and given wrongly.",
+    "Each point is a document, near others that the encoder finds similar. Choose a label to see where it is found, missed, and a false alarm.",
     el("div", { class: "controls" }, colours, layouts),
     map.keys,
     el(

@@ -1,5 +1,9 @@
 // The long tail: how often each label was there to learn from, and what was learned.
 
+const NEEDY = 5; // labels that need examples
+const NAME_LENGTH = 20; // characters of a label under the chart
+const NAME_ROOM = 11; // pixels from one name to the next
+
 const rankedLabels = (run) =>
   run.labels.index
     .map((label, place) => ({ label, place, third: run.labels.third[place], frequency: run.labels.frequency[place] }))
@@ -20,9 +24,11 @@ function tailFigure(report, chosen) {
   const label = scored
     ? "Training documents of each label, most frequent first, above its F1"
     : "Training documents of each label, most frequent first";
+  const names = ranked.map((entry) => shorten(report.labels[entry.label], NAME_LENGTH));
+  const below = 14 + 6.1 * Math.max(...names.map((name) => name.length));
   return chart(
     label,
-    scored ? 460 : 260,
+    (scored ? 450 : 250) + below,
     (plot, area) => {
       const split = scored ? area.top + (area.bottom - area.top) * 0.4 : area.bottom;
       const upper = { ...area, bottom: split - (scored ? 26 : 0) };
@@ -59,10 +65,29 @@ function tailFigure(report, chosen) {
         svg("line", { class: "baseline", x1: area.left, x2: area.right, y1: upper.bottom, y2: upper.bottom }),
       );
       if (scored) drawF1(report, chosen, plot, lower, x, ranked, marks);
-      axisBelow(plot, area, x, { ticks: [], title: `${plural(ranked.length, "label")}, most frequent first` });
+      axisBelow(plot, area, x, { ticks: [] });
+      labelNames(plot, area, x, names, below);
       hoverable(plot, marks, ({ rank, entry }) => labelTip(report, chosen, entry, rank), Infinity, true);
     },
-    { top: 30, bottom: 34 },
+    { top: 30, bottom: 22 + below },
+  );
+}
+
+/** Names under the chart, as many as there is room for. */
+function labelNames(plot, area, x, names, below) {
+  const every = Math.ceil(NAME_ROOM / (x(1) - x(0)));
+  names.forEach((name, rank) => {
+    if (rank % every) return;
+    const place = `translate(${x(rank) + 4},${area.bottom + 8}) rotate(-90)`;
+    plot.append(svg("text", { class: "label", transform: place, "text-anchor": "end" }, name));
+  });
+  const some = every > 1 ? "; there is room for some names, point at the chart for the others" : "";
+  plot.append(
+    svg(
+      "text",
+      { class: "title", x: area.right, y: area.bottom + below + 14, "text-anchor": "end" },
+      `${plural(names.length, "label")}, most frequent first${area.width > 600 ? some : ""}`,
+    ),
   );
 }
 
@@ -151,8 +176,8 @@ function labelTip(report, chosen, entry, rank) {
       "F1",
       `${percent(own("f1"))} (precision ${percent(own("precision"))}, recall ${percent(own("recall"))})`,
     ],
-    run.by_label && ["here on", `${plural(own("support"), "document")}, given to ${count(own("predicted"))}`],
-    ["threshold", threshold === null ? "never given" : share(threshold)],
+    run.by_label && ["here", `on ${plural(own("support"), "document")}, predicted for ${count(own("predicted"))}`],
+    ["threshold", threshold === null ? "never predicted" : share(threshold)],
   ]);
 }
 
@@ -171,10 +196,34 @@ function tailLead(report, chosen) {
   );
 }
 
+/** Where more training documents would help most: rare labels that are found badly. */
+function needsExamples(report, run) {
+  const places = run.needs_examples;
+  const shown = places.slice(0, NEEDY);
+  const own = (measure, place) => run.by_label[measure][place];
+  return figure(
+    "Labels on fewer than 30 training documents, and with an F1 below 50 here: more training documents help these most. Found: the documents here that carry the label and are given it.",
+    el("h3", {}, places.length === 1 ? "This label needs examples" : `These ${count(shown.length)} labels need examples`,
+      places.length > shown.length && el("span", {}, `of ${count(places.length)} such labels, the worst first`)),
+    table(
+      "Labels that need examples",
+      ["label", "in training", "here", "found", "F1"],
+      shown.map((place) => [
+        report.labels[run.labels.index[place]],
+        count(run.labels.frequency[place]),
+        count(own("support", place)),
+        count(own("recall", place) * own("support", place)),
+        percent(own("f1", place)),
+      ]),
+      { class: "numbers narrow" },
+    ),
+  );
+}
+
 function tailSection(report, chosen) {
   const run = report.runs[chosen];
   const caption = run.by_label
-    ? "Above, the training documents of each label; below, its F1 here. The line is the mean of neighbouring labels. A hollow dot is a label that no document here carries."
+    ? "Above, the training documents of each label; below, its F1 here. The line is the mean over neighbouring labels. A hollow dot is a label that no document here carries."
     : "The training documents of each label.";
   const keys =
     report.runs.length > 1 && run.by_label
@@ -186,6 +235,7 @@ function tailSection(report, chosen) {
     tailLead(report, chosen),
     keys,
     figure(caption, tailFigure(report, chosen)),
+    run.needs_examples && run.needs_examples.length > 0 && needsExamples(report, run),
     run.by_label && labelTable(report, chosen),
   );
 }

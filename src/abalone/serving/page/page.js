@@ -4,11 +4,13 @@
 
 const EVIDENCE = 4; // training documents to ask for
 const BELOW = 5; // labels to show that did not reach their threshold
+const SAMPLED = 8; // labels that sample texts are made of
+const LOW_F1 = 0.5;
 const byId = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat("en");
 
 let known = null; // what /v1/labels says
-let seen = new Map(); // label -> training documents
+let about = new Map(); // label -> what is known of it
 let asking = null; // the request in flight
 
 function make(tag, className, ...children) {
@@ -38,7 +40,11 @@ async function ask(path, options) {
 
 function labelRow({ name, probability, threshold, given }) {
   const title = make("span", "name", name);
-  if (seen.get(name) != null) title.append(make("span", "seen", counted(seen.get(name), "training document")));
+  const { documents, f1 } = about.get(name) ?? {};
+  const facts = [];
+  if (f1 != null) facts.push(`F1 ${(100 * f1).toFixed(0)}${f1 < LOW_F1 ? " (low)" : ""}`);
+  if (documents != null) facts.push(counted(documents, "example"));
+  if (facts.length) title.append(make("span", "seen", facts.join(" · ")));
 
   const fill = make("span", "fill");
   fill.style.width = `${100 * probability}%`;
@@ -51,7 +57,7 @@ function labelRow({ name, probability, threshold, given }) {
   }
   // A label that just misses its threshold must not look as if it had reached it.
   const digits = [0, 1, 2].find((tried) => percent(probability, tried) !== percent(threshold ?? 2, tried)) ?? 0;
-  const from = make("span", "from", threshold === null ? "never given" : `from ${percent(threshold, digits)}`);
+  const from = make("span", "from", threshold === null ? "never given" : `threshold ${percent(threshold, digits)}`);
   const value = make("span", "percent", percent(probability, digits), " ", from);
   return make("li", given ? "" : "below", title, track, value);
 }
@@ -132,21 +138,39 @@ async function predict(event) {
     if (evidence) showEvidence(evidence, labels);
   } catch (error) {
     if (error.name === "AbortError") return;
-    showProblem(error instanceof TypeError ? "The server cannot be reached." : `Not possible: ${error.message}.`);
+    showProblem(error instanceof TypeError ? "The server cannot be reached." : `Prediction failed: ${error.message}.`);
   } finally {
     byId("predict").disabled = false;
   }
 }
 
+/** A text made of label names: it suits every model, and shows no visitor a document of somebody else. */
+function sampleText() {
+  const best = [...known.labels].sort((a, b) => (b.f1 ?? 0) - (a.f1 ?? 0) || (b.documents ?? 0) - (a.documents ?? 0));
+  const among = best.slice(0, SAMPLED).map(({ name }) => name.replace(/[-_./]+/g, " "));
+  const first = Math.floor(Math.random() * among.length);
+  const second = (first + 1 + Math.floor(Math.random() * (among.length - 1))) % among.length;
+  return `This text is about ${first === second ? among[first] : `${among[first]} and ${among[second]}`}.`;
+}
+
+async function trySample() {
+  byId("text").value = sampleText();
+  showCount();
+  await predict();
+}
+
 async function start() {
   known = await ask("v1/labels");
-  seen = new Map(known.labels.map(({ name, documents }) => [name, documents]));
+  about = new Map(known.labels.map((label) => [label.name, label]));
+  byId("trust").hidden = known.labels.every(({ f1 }) => f1 == null);
+  byId("sample").hidden = known.labels.length === 0;
   byId("model").textContent = `${known.model} · ${counted(known.labels.length, "label")}`;
   document.title = `${known.model} · ABALONE`;
   showCount();
 }
 
 byId("form").addEventListener("submit", predict);
+byId("sample").addEventListener("click", trySample);
 byId("text").addEventListener("input", showCount);
 byId("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) predict(event);
