@@ -88,7 +88,7 @@ def test_without_data_the_folder_speaks_for_itself(models, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     result = run(models[1])
     assert result.exit_code == 0, result.stderr
-    assert "give --data to score them on documents" in result.stderr
+    assert "add --data to score documents" in result.stderr
     shown = payload(tmp_path / "report.html")
     assert shown["documents"] is None
     assert shown["runs"][0]["stored_scores"]["validation"]["macro_f1"] >= 0

@@ -171,7 +171,7 @@ def test_with_no_checkpoint_that_is_whole_it_says_what_to_do(unfinished, worksho
 def test_a_damaged_identity_is_told(content, unfinished, workshop, tmp_path):
     (unfinished / "run.json").write_text(content)
     result = run(*command(workshop, tmp_path / "model", "--epochs", "1", "--resume"))
-    assert_refused(result, f"error: {unfinished / 'run.json'} is damaged", "start anew, without --resume")
+    assert_refused(result, f"error: {unfinished / 'run.json'} is damaged", "start again without --resume")
 
 
 @pytest.mark.filterwarnings("always")

@@ -146,7 +146,7 @@ def test_bad_labels_are_refused_by_name(arguments, message):
         ({"frequencies": np.ones(2)}, r"frequencies .* 3 labels, got shape \(2,\)"),
         ({"frequencies": np.array([1, -1, 1])}, "frequencies must be counts"),
         ({"scored": np.array([0, 1, 2])}, "scored must be True or False"),
-        ({"scored": np.zeros(3, dtype=bool)}, "scored must be True .* for one of them"),
+        ({"scored": np.zeros(3, dtype=bool)}, "scored must be True .* for at least one"),
     ],
 )
 def test_bad_options_are_refused_by_name(options, message):
