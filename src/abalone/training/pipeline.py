@@ -29,6 +29,8 @@ from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_
 from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
+from abalone.progress import overall
+from abalone.training.estimate import DECISION, WORDS, OnEstimate, timed
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
@@ -38,7 +40,9 @@ from abalone.training.run import History, TrainingRun, enter_folder, refuse_othe
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
 
 
-def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -> Predictor:
+def fit(
+    config: Config, corpus: Corpus, folder: Path, *, resume: bool = False, on_estimate: OnEstimate | None = None
+) -> Predictor:
     """Train the stages that `config` asks for, then fit the decision on validation.
 
     Args:
@@ -46,6 +50,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         corpus: its training and validation splits are used; the test split is not looked at.
         folder: where checkpoints go.
         resume: go on from `folder`.
+        on_estimate: told how long it will take, before the first step, where that is known by then: on a CPU, in one
+            process, unless it goes on with a run. May raise to stop.
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
@@ -77,6 +83,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
         run = TrainingRun(config, train, validation, accelerator, folder, resume, ranks)
         names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
+        held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
         if parts is None:
             encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
         else:
@@ -105,9 +112,11 @@ def _with_decision(
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if config.lexical:
+        overall().begin("Fitting tf-idf")
         lexical = LexicalModel(seed=config.seed).fit(corpus.train.texts, corpus.train.labels)
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
+        overall().done(WORDS, 1)
     if config.neighbours:
         embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
         neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
@@ -124,6 +133,7 @@ def _with_decision(
         given = decision.given(probabilities)
         return decision, evaluate(corpus.validation.labels, given, probabilities=probabilities, frequencies=frequencies)
 
+    overall().begin("Fitting the decision")
     decision, scores = scores_with(logits, experts)
     story: dict[str, Any] = {
         "corpus": corpus.name,
@@ -145,6 +155,7 @@ def _with_decision(
                 f"({baseline['macro_f1']:.3f}): {advice}, or use the tf-idf model",
                 stacklevel=4,
             )
+    overall().done(DECISION, 1)
     used = decision.mixture.used
     return Predictor(
         config,
