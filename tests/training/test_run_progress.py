@@ -5,6 +5,8 @@ import logging
 import pytest
 from rich.console import Console
 
+from abalone.cli.app import _tell
+from abalone.cli.train import _epochs_told
 from abalone.progress import NOBODY, as_parts_of, overall, track
 from abalone.timetable import Timetable
 from abalone.training import progress
@@ -95,3 +97,18 @@ def test_parts_tell_the_display_and_show_no_bar_of_their_own(clock, monkeypatch,
     assert begun == ["Encoding validation"]
     assert overall() is NOBODY
     assert capsys.readouterr().err == ""
+
+
+def test_lines_are_written_above_the_bar(clock, monkeypatch, capsys):
+    """Click finds the terminal behind the stream that rich puts in its place, unless it is given that stream."""
+    monkeypatch.setattr(
+        progress, "Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None)
+    )
+    with display_of(clock) as display:
+        display.begin("Training 1/5")
+        with _epochs_told():
+            logging.getLogger("abalone.training.engine").info("Training 1/5: done")
+        _tell("warning", "a slow disk", "yellow")
+    shown = capsys.readouterr().err
+    for line in ("Training 1/5: done", "warning: a slow disk"):
+        assert shown[: shown.index(line)].endswith("\x1b[2K")  # the bar's line is erased before

@@ -241,8 +241,8 @@ def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corp
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the message to wherever stderr goes now."""
-        typer.echo(record.getMessage(), err=True)
+        """Write the message to wherever stderr goes now: above the bar, while one is shown."""
+        typer.echo(record.getMessage(), file=sys.stderr)
 
 
 @contextmanager

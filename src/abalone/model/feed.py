@@ -23,6 +23,7 @@ from abalone.ranks import ALONE, Ranks
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
 # length, so that attention pads less.
 CPU_TOKEN_BUDGET, GPU_TOKEN_BUDGET = 4096, 16_384
+FROZEN = "frozen"  # a kind of work in the estimate: in the precision of training, unlike other reading
 AHEAD = 8  # batches made while the device is busy with earlier ones
 
 
@@ -104,7 +105,7 @@ class FrozenFeed:
         self.states = scratch_array((int(self.offsets[-1]), lower.hidden_size), np.float16)  # [tokens, h]
         lower.to(device).eval()
         with torch.inference_mode():
-            for rows, batch in encoding_batches(documents, device, "Frozen layers", work="read", depth=lower.depth):
+            for rows, batch in encoding_batches(documents, device, "Frozen layers", work=FROZEN, depth=lower.depth):
                 states = lower.token_states(batch).half().cpu().numpy()
                 for row, document in zip(rows, np.split(states, batch.starts[1:-1].cpu().numpy()), strict=True):
                     self.states[self.offsets[row] : self.offsets[row + 1]] = document

@@ -17,7 +17,7 @@ from abalone.device import cpu_has_bf16, reading_precision
 from abalone.evaluation import blocks
 from abalone.losses import loss_spec
 from abalone.model.encoder import TextEncoder
-from abalone.model.feed import CPU_TOKEN_BUDGET, Feed, FrozenFeed, embed, make_batch
+from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FrozenFeed, embed, make_batch
 from abalone.model.packed import Packed
 from abalone.progress import as_parts_of
 from abalone.recipes import recipe
@@ -199,7 +199,7 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
         timetable.plan(FITTING, times, costs.probe(corpus))
 
     if frozen:
-        read(READ, train + validation, frozen)
+        read(FROZEN, train + validation, frozen)
     if config.epochs == 0:
         probe(1)
     elif spec.joint or spec.takes == "logits":
@@ -243,8 +243,10 @@ def _measure(
         sample: Feed = _Some(feed, rows)
         lower, trained = (None, encoder) if parts is None else parts
         if lower is not None:
+            before = clock()
             with run.accelerator.autocast():
                 sample = FrozenFeed(sample, lower, device)
+            timetable.measure(FROZEN, lower.depth * int(sample.lengths.sum()), clock() - before)
         objective = Objective(copy.deepcopy(trained), feed.labels.shape[1], config.objective, config)
         plan = run.plan(objective)
         groups = parameter_groups(objective, plan)
