@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import abalone.device
-from abalone.device import choose_device, cpu_is_faster_in_bf16, reading_precision
+from abalone.device import choose_device, cpu_has_bf16, cpu_is_faster_in_bf16, reading_precision
 
 
 def test_a_processor_without_the_instructions_is_not_tried(monkeypatch):
@@ -36,3 +36,16 @@ def test_texts_are_read_in_full_precision_unless_another_is_named():
 def test_a_device_that_is_not_there():
     with pytest.raises(ValueError, match="no device is called 'nowhere'"):
         choose_device("nowhere")
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_x86_is_asked_for_its_bf16_instructions(supported, monkeypatch):
+    monkeypatch.setattr(abalone.device.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: supported, raising=False)
+    assert cpu_has_bf16() == supported
+
+
+def test_a_torch_that_cannot_be_asked_is_believed_to_have_bf16(monkeypatch):
+    monkeypatch.setattr(abalone.device.platform, "machine", lambda: "x86_64")
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    assert cpu_has_bf16()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,6 +22,9 @@ from abalone.evaluation.scored_model import evaluate_model
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config
+
+if TYPE_CHECKING:
+    from abalone.training.estimate import OnEstimate
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -102,10 +105,24 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self
 
     def fit_corpus(
-        self, corpus: Corpus, *, run_folder: str | Path | None = None, resume: bool = False
+        self,
+        corpus: Corpus,
+        *,
+        run_folder: str | Path | None = None,
+        resume: bool = False,
+        on_estimate: "OnEstimate | None" = None,
     ) -> "AbaloneClassifier":
-        """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it."""
+        """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it.
+
+        Args:
+            corpus: the documents.
+            run_folder: as in `fit`.
+            resume: as in `fit`.
+            on_estimate: called on a CPU with an `Estimate` of the time before the first step; may raise to stop. By
+                default a warning where it is over half an hour.
+        """
         from abalone.ranks import RankLostError
+        from abalone.training.estimate import warn_if_long
         from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit
         from abalone.training.run import fingerprint, how_to_go_on
@@ -116,7 +133,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         advice = "Call fit again with the same data and settings, and resume=True."
         with told_to_stop(), _warnings_of_main_only():
             try:
-                self.predictor_ = fit(config, corpus, folder, resume=resume)
+                self.predictor_ = fit(config, corpus, folder, resume=resume, on_estimate=on_estimate or warn_if_long)
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = TrainingInterrupted if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
                 stopped = kind(str(stop) or f"training stopped; {how_to_go_on(folder)}")

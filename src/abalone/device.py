@@ -1,5 +1,6 @@
 """Which device to compute on, and in which precision it is fast."""
 
+import platform
 import time
 from functools import cache
 
@@ -28,6 +29,18 @@ def reading_precision(precision: str) -> torch.dtype | None:
     Thresholds are fitted to what the model says, so "auto" does not depend on the machine here.
     """
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+
+
+def cpu_has_bf16() -> bool:
+    """Whether the processor multiplies bf16 numbers itself, or emulates that; true where torch cannot tell."""
+    # Neither name is public. On x86 the second is also true of processors that emulate it.
+    asked = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        asked = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    try:
+        return asked is None or bool(asked())
+    except RuntimeError:
+        return True
 
 
 @cache

@@ -170,8 +170,8 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _tell(kind: str, message: str, colour: str) -> None:
-    typer.secho(f"{kind}: ", fg=colour, bold=True, err=True, nl=False)
-    typer.echo(readable(message, LONGEST), err=True)
+    # In one piece and to `sys.stderr` by name: while a bar is shown, that is a stream which writes above the bar.
+    typer.echo(typer.style(f"{kind}: ", fg=colour, bold=True) + readable(message, LONGEST), file=sys.stderr)
 
 
 def _message(error: BaseException) -> str:

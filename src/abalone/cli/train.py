@@ -3,6 +3,7 @@
 import inspect
 import logging
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.config import ABOUT, CHOICES, KINDS, SETTINGS, Config
+from abalone.config import ABOUT, CHOICES, KINDS, OF_THE_MACHINE, SETTINGS, Config
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
@@ -20,7 +21,16 @@ from abalone.recipes import recipe as recipe_config
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
     from abalone.data.corpus import Corpus
+    from abalone.training.estimate import Estimate
 
+
+# Settings that say nothing about how much work a person wants to be done.
+FREE = ("seed", "precision", *OF_THE_MACHINE)
+# Characters to train on, above which a CPU takes too long for the default recipe: with five epochs half an hour on two
+# cores of 2024 without bf16, a quarter where they have it, about an hour on slow ones.
+CPU_CHARACTERS = 2_000_000
+CHARACTERS_A_TOKEN = 5  # of English, as arXiv abstracts have it
+HOURS = 3600.0  # seconds of work that a person is asked about first
 
 _RECIPES = "".join(
     f"\n\n{name}{' (the default)' if name == DEFAULT else ''}: {ABOUT_RECIPES[name]}." for name in RECIPES
@@ -36,6 +46,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from its last checkpoint.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of work on a CPU.")] = False,
     **given: Any,
 ) -> None:
     """Train a model on DATA, tune it on the validation split, and write a model folder."""
@@ -52,7 +63,12 @@ def train(
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(data, **reading)
-    fit_and_save(corpus, settings, output, resume=resume)
+    open_choice = (
+        recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
+    )
+    if open_choice and choose_device(settings.device).type == "cpu":
+        settings = settings_for_cpu(settings, corpus, output if resume else None)
+    fit_and_save(corpus, settings, output, resume=resume, ask=not yes)
     if len(corpus.test):
         again = {name: reading[name] for name in ("path", "skip_bad_rows")}  # the model knows its columns
         typer.echo(f"next: {shlex.join(['abalone', 'evaluate', str(output), data, *_spelled(again)])}", err=True)
@@ -113,8 +129,55 @@ train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[a
 app.command()(train)
 
 
-def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool) -> None:
-    """Train and write; checkpoints lie beside the model folder until it is there."""
+def settings_for_cpu(settings: Config, corpus: "Corpus", resumed: Path | None) -> Config:
+    """Return the default settings, or those of the recipe `fast` where the default would take hours on a CPU.
+
+    By the size of the documents alone, so that the same command does the same again.
+
+    Args:
+        settings: the default recipe's.
+        corpus: what is trained on.
+        resumed: the model folder of a run to go on with, which goes on as it began.
+    """
+    from abalone.model.folder import made_by
+    from abalone.training.run import fingerprint, holds_run
+
+    fast = recipe_config("fast", **{name: getattr(settings, name) for name in FREE})
+    if resumed is not None:
+        for each in (settings, fast):
+            run_folder = resumed.with_name(f"{resumed.name}.training")
+            if holds_run(run_folder, each, corpus) or made_by(resumed) == fingerprint(each, corpus):
+                return each
+    if _characters(corpus, settings.max_length * CHARACTERS_A_TOKEN) <= CPU_CHARACTERS:
+        return settings
+    typer.echo(
+        f"note: no GPU, and much to read: using --recipe fast, which takes the encoder as it is. "
+        f"--recipe {DEFAULT} trains it too, better on rare labels, in hours.",
+        err=True,
+    )
+    return fast
+
+
+def _characters(corpus: "Corpus", most: int) -> int:
+    """Characters of the training texts, of each at most so many; counted no further than needed."""
+    characters = 0
+    for text in corpus.train.texts:
+        characters += min(len(text), most)
+        if characters > CPU_CHARACTERS:
+            break
+    return characters
+
+
+def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool, ask: bool = False) -> None:
+    """Train and write; checkpoints lie beside the model folder until it is there.
+
+    Args:
+        corpus: the documents.
+        settings: all of them.
+        output: the model folder.
+        resume: go on where a run stopped.
+        ask: whether a person in a terminal is asked before hours of work.
+    """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
     from abalone.data.alone import remove_unless_in_use
@@ -152,18 +215,40 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     advice = "To continue, run the same command with --resume."
     with told_to_stop(), _epochs_told():
         try:
-            model.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+            model.fit_corpus(
+                corpus, run_folder=run_folder, resume=resume, on_estimate=lambda estimate: _tell_time(estimate, ask=ask)
+            )
             _save(model, output, run_folder)
         except (KeyboardInterrupt, TrainingTerminated) as stop:
             told = f"{str(stop) or 'interrupted'}\n  {advice}"
             raise (KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated)(told) from None
         except RankLostError as lost:
             raise RankLostError(f"{lost}\n  {advice}") from None
+        except typer.Abort:
+            remove_unless_in_use(run_folder)
+            raise
     if is_main():
         remove_unless_in_use(run_folder)
     # Shorter, so that the table fits into 80 columns.
     scores_table({name.replace("validation, ", "  "): own for name, own in model.predictor_.story["scores"].items()})
     typer.echo(f"model folder: {output}")
+
+
+def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
+    """Say how long it will take before it begins; in a terminal, ask before hours of work."""
+    from abalone.timetable import spoken
+
+    if not estimate.long:
+        typer.echo(f"training on {estimate.device}: about {spoken(estimate.seconds)}", err=True)
+        return
+    typer.echo(f"{estimate.advice('--recipe fast')}.", err=True)
+    if ask and estimate.seconds > HOURS and _in_terminal():
+        typer.confirm("Train all the same?", abort=True, err=True)
+
+
+def _in_terminal() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corpus") -> bool:
@@ -179,8 +264,8 @@ def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corp
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the message to wherever stderr goes now."""
-        typer.echo(record.getMessage(), err=True)
+        """Write the message to wherever stderr goes now: above the bar, while one is shown."""
+        typer.echo(record.getMessage(), file=sys.stderr)
 
 
 @contextmanager

@@ -45,6 +45,11 @@ class TextEncoder(nn.Module):
         """h, the width of an embedding."""
         return int(self.model.config.hidden_size)
 
+    @property
+    def depth(self) -> int:
+        """Its layers; 1 where it is not built of them."""
+        return max((len(m) for m in self.model.modules() if isinstance(m, nn.ModuleList)), default=1)
+
     def forward(self, batch: Packed) -> Tensor:
         """One vector a document, [documents, h]."""
         if self.pooling == "cls" and is_packable(self.model):

@@ -17,12 +17,13 @@ from abalone.data.scratch import array_of, scratch_array
 from abalone.data.tokens import TokenArray
 from abalone.model.encoder import TextEncoder
 from abalone.model.packed import Packed
-from abalone.progress import advance, track
+from abalone.progress import advance, overall, track
 from abalone.ranks import ALONE, Ranks
 
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
 # length, so that attention pads less.
 CPU_TOKEN_BUDGET, GPU_TOKEN_BUDGET = 4096, 16_384
+FROZEN = "frozen"  # a kind of work in the estimate: in the precision of training, unlike other reading
 AHEAD = 8  # batches made while the device is busy with earlier ones
 
 
@@ -104,7 +105,7 @@ class FrozenFeed:
         self.states = scratch_array((int(self.offsets[-1]), lower.hidden_size), np.float16)  # [tokens, h]
         lower.to(device).eval()
         with torch.inference_mode():
-            for rows, batch in encoding_batches(documents, device, "Computing the frozen layers"):
+            for rows, batch in encoding_batches(documents, device, "Frozen layers", work=FROZEN, depth=lower.depth):
                 states = lower.token_states(batch).half().cpu().numpy()
                 for row, document in zip(rows, np.split(states, batch.starts[1:-1].cpu().numpy()), strict=True):
                     self.states[self.offsets[row] : self.offsets[row + 1]] = document
@@ -161,13 +162,23 @@ def _pinned_batch(documents: Feed, rows: np.ndarray, ranks: Ranks) -> Batch:
 
 
 def encoding_batches(
-    documents: Feed, device: torch.device, description: str, ranks: Ranks = ALONE
+    documents: Feed,
+    device: torch.device,
+    description: str,
+    ranks: Ranks = ALONE,
+    *,
+    work: str = "",
+    depth: int = 1,
 ) -> Iterator[tuple[np.ndarray, Packed]]:
-    """All documents, or this process's share of them, in batches of like length, with the rows they stand in."""
+    """All documents, or this process's share of them, in batches of like length, with the rows they stand in.
+
+    Each batch that was used is told to the job it belongs to, as `work` of tokens × `depth` of the encoder.
+    """
     budget = CPU_TOKEN_BUDGET if device.type == "cpu" else GPU_TOKEN_BUDGET
     # Every so-many-th batch, since the longest documents come first.
     for rows in track(token_budget_batches(documents.lengths, budget)[ranks.index :: ranks.count], description):
         yield rows, documents.packed(rows).to(device)
+        overall().done(work, depth * ranks.count * int(documents.lengths[rows].sum()))
 
 
 def embed(
@@ -178,10 +189,12 @@ def embed(
     *,
     half: torch.dtype | None = None,
     ranks: Ranks = ALONE,
+    work: str = "read",
 ) -> np.ndarray:
     """One vector a document, [n, h], float32, in the documents' order; computed in `half` precision if given.
 
-    Several `ranks` that all call this encode a share each, and get the vectors of all documents.
+    Several `ranks` that all call this encode a share each, and get the vectors of all documents. Within a job whose
+    time is estimated it counts as `work` of that kind.
     """
     embeddings = array_of((len(documents), encoder.hidden_size), np.float32)
     if ranks.count > 1:
@@ -189,7 +202,7 @@ def embed(
     training = encoder.training
     encoder.to(device).eval()
     with torch.inference_mode(), _reading(device, half):
-        for rows, batch in encoding_batches(documents, device, description, ranks):
+        for rows, batch in encoding_batches(documents, device, description, ranks, work=work, depth=encoder.depth):
             embeddings[rows] = encoder(batch).float().cpu().numpy()
             advance(len(rows) * ranks.count)
     encoder.train(training)

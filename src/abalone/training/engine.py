@@ -20,17 +20,20 @@ from abalone.config import Schedule
 from abalone.data.batches import shuffled_batches
 from abalone.losses.checks import NotFiniteError
 from abalone.model.feed import Feed, ready_batches
+from abalone.progress import overall
+from abalone.timetable import spoken
 from abalone.training.capture import own_stream
 from abalone.training.checkpoint import restore_training_state, training_state
 from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
-from abalone.training.progress import EpochBar
 from abalone.training.step import Step
 
 log = logging.getLogger(__name__)
 
 LAST = "last"  # the name of the epoch that a finished run ends with
+REFRESH = 0.5  # seconds between looks at a GPU's loss; a step may be much shorter, and looking waits for the device
+WORTH_TELLING = 10.0  # seconds left
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def train(
             training.epoch(interruption)
             training.end_epoch(measure)
             training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
+    for work in (training.stage, validation_of(training.stage)):
+        overall().skip(work)  # it may have stopped early
     training.step.end()
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return training.standing
@@ -120,6 +125,7 @@ class _Training:
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
         self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
+        self.stage = folder.name  # a kind of work in the estimate
         self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=accelerator.device.type == "cuda")
         objective.to(accelerator.device)
         self.step = Step(
@@ -132,7 +138,7 @@ class _Training:
             accumulation=plan.accumulation,
         )
         self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)
-        self._saved_at = self._timed_at = time.monotonic()
+        self._saved_at = self._timed_at = self._looked_at = time.monotonic()
         torch.manual_seed(plan.seed)
 
     @property
@@ -148,29 +154,33 @@ class _Training:
 
     def epoch(self, interruption: Interruption) -> None:
         """What is left of the current epoch."""
-        standing, plan, device = self.standing, self.plan, self.accelerator.device
-        batches = shuffled_batches(len(self.documents), plan.batch_size, seed=plan.seed, epoch=standing.epoch)
+        standing, plan, device, documents = self.standing, self.plan, self.accelerator.device, len(self.documents)
+        batches = shuffled_batches(documents, plan.batch_size, seed=plan.seed, epoch=standing.epoch)
         self.objective.train()
         if standing.batch == 0:
             standing.comparable = self.objective.queue is None or self.objective.queue.full
         self.step.begin(standing.batch, standing.loss_sum)
         self._timed_at = time.monotonic()
-        with EpochBar(f"{self.title} {standing.epoch + 1}/{plan.epochs}", len(batches), standing.batch) as bar:
-            for batch in ready_batches(self.documents, batches[standing.batch :], device, self.ranks):
-                group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
-                share = 1 / min(plan.accumulation, len(batches) - group)
-                standing.batch += 1
-                update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
-                with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
-                    rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
-                    self.step(batch, rate, share=share, update=update)
-                standing.step += update
-                if bar.due(len(batch)) or device.type == "cpu":  # which has no queue of work to wait for
-                    self.look()
-                    done = min(standing.batch * plan.batch_size, len(self.documents))
-                    bar.update(standing.batch, standing.loss_sum / done)
-                if update:
-                    self.save_if_due(interruption, f"step {standing.step}")
+        progress = overall()
+        progress.begin(f"{self.title} {standing.epoch + 1}/{plan.epochs}")
+        for batch in ready_batches(self.documents, batches[standing.batch :], device, self.ranks):
+            rows = batches[standing.batch]
+            group = standing.batch // plan.accumulation * plan.accumulation  # the batches of one update
+            share = 1 / min(plan.accumulation, len(batches) - group)
+            standing.batch += 1
+            update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
+            with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
+                rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
+                self.step(batch, rate, share=share, update=update)
+            standing.step += update
+            # A CPU has no queue of work to wait for.
+            if device.type == "cpu" or time.monotonic() - self._looked_at >= REFRESH:
+                self.look()
+                progress.figures(f"loss {standing.loss_sum / min(standing.batch * plan.batch_size, documents):.4f}")
+            progress.done(self.stage, int(self.documents.lengths[rows].sum()))
+            if update:
+                self.save_if_due(interruption, f"step {standing.step}")
+        progress.figures("")
         self.look()
 
     def end_epoch(self, measure: Callable[[], dict[str, float]]) -> None:
@@ -185,7 +195,10 @@ class _Training:
         self.accelerator.log(standing.history[-1], step=standing.step)
         if self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
-            log.info("%s %d/%d: %s; %.0f s", self.title, standing.epoch + 1, plan.epochs, figures, standing.seconds)
+            left = overall().left()
+            rest = "" if left is None or left < WORTH_TELLING else f", about {spoken(left)} left"
+            took = f"{standing.seconds:.0f} s{rest}"
+            log.info("%s %d/%d: %s; %s", self.title, standing.epoch + 1, plan.epochs, figures, took)
         better = False
         for names, sign in ((plan.keep_lowest, 1), (plan.keep_highest, -1)):
             for name in names:
@@ -206,7 +219,7 @@ class _Training:
         """See what the device has come to: now and then, and before anything is saved."""
         tally = self.step.read()
         self.standing.loss_sum = tally.loss_sum
-        now = time.monotonic()
+        now = self._looked_at = time.monotonic()
         self.standing.seconds += now - self._timed_at
         self._timed_at = now
         for batch, what in ((tally.wrong_loss, "loss"), (tally.wrong_gradient, "gradient")):
@@ -243,7 +256,10 @@ class _Training:
         """Stand where the folder's latest good checkpoint says."""
         tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
-        self.standing = Standing(**notes["standing"])
+        standing = self.standing = Standing(**notes["standing"])
+        epochs = standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size)
+        for work, done in ((self.stage, epochs), (validation_of(self.stage), standing.epoch)):
+            overall().skip(work, done / max(self.plan.epochs, 1))
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(notes["scaler"])
 
@@ -265,6 +281,11 @@ class _Training:
         kept = f"the last good checkpoint is in {self.folder}" if saved else "nothing was saved yet"
         advice = f"Try a learning rate below {self.plan.learning_rate:g}, or precision fp32."
         raise TrainingDivergedError(f"at {at} {reason}; {kept}. {advice}")
+
+
+def validation_of(stage: str) -> str:
+    """The name in the estimate for what a stage reads of validation after its epochs."""
+    return f"{stage}, validation"
 
 
 def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:

@@ -4,7 +4,7 @@ from abalone.evaluation.metrics import evaluate
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import embed
 from abalone.model.heads import LinearHead
-from abalone.training.engine import train
+from abalone.training.engine import train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun
 
@@ -30,7 +30,9 @@ def supervise(
 
     def measure() -> dict[str, float]:
         with run.accelerator.autocast():
-            embeddings = embed(objective.encoder, run.validation, run.accelerator.device, ranks=run.ranks)
+            embeddings = embed(
+                objective.encoder, run.validation, run.accelerator.device, ranks=run.ranks, work=validation_of(stage)
+            )
         scores = evaluate(run.validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
 

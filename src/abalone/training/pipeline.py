@@ -28,7 +28,9 @@ from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_
 from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
+from abalone.progress import overall
 from abalone.recipes import words_alone
+from abalone.training.estimate import DECISION, WORDS, OnEstimate, timed
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
@@ -39,7 +41,9 @@ from abalone.training.words import fit_lexical, fit_words, story_of, words_model
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
 
 
-def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -> Predictor:
+def fit(
+    config: Config, corpus: Corpus, folder: Path, *, resume: bool = False, on_estimate: OnEstimate | None = None
+) -> Predictor:
     """Train the stages that `config` asks for, then fit the decision on validation.
 
     Args:
@@ -47,6 +51,8 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
         corpus: its training and validation splits are used; the test split is not looked at.
         folder: where checkpoints go.
         resume: go on from `folder`.
+        on_estimate: told how long it will take, before the first step, where that is known by then: on a CPU, in one
+            process, unless it goes on with a run. May raise to stop.
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
@@ -82,6 +88,7 @@ def fit(config: Config, corpus: Corpus, folder: Path, *, resume: bool = False) -
             train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
         run = TrainingRun(config, train, validation, accelerator, folder, resume, ranks)
         names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
+        held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
         if parts is None:
             encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
         else:
@@ -110,8 +117,10 @@ def _with_decision(
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if config.lexical:
+        overall().begin("Fitting tf-idf")
         lexical = fit_lexical(corpus.train, corpus.validation, config.seed)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
+        overall().done(WORDS, 1)
     if config.neighbours:
         embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
         neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
@@ -125,6 +134,7 @@ def _with_decision(
     def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
         return fit_and_score(logits, experts, corpus.validation.labels, frequencies, config)
 
+    overall().begin("Fitting the decision")
     decision, scores = scores_with(logits, experts)
     used = decision.mixture.used
     if lexical is not None and used == {"lexical": 1.0}:
@@ -137,6 +147,7 @@ def _with_decision(
         )
         by_label = label_f1(decision, decision.scores(experts["lexical"], {}), corpus.validation.labels)
         story |= {"scores": {"validation": scores}, "label_f1": by_label, LEFT_OUT: config.encoder}
+        overall().done(DECISION, 1)
         return words_model(words_alone(config), corpus, lexical, decision, story)
     story["scores"] = {"validation": scores}
     story["label_f1"] = label_f1(decision, decision.scores(logits, experts), corpus.validation.labels)
@@ -150,6 +161,7 @@ def _with_decision(
                 f"({baseline['macro_f1']:.3f}): {_longer(config)}, or use the recipe words, which is tf-idf alone",
                 stacklevel=4,
             )
+    overall().done(DECISION, 1)
     return Predictor(
         config,
         corpus.label_names,

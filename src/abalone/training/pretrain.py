@@ -9,12 +9,14 @@ from abalone.evaluation.probe import LinearProbe
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Batch, embed, ready_batches
 from abalone.model.heads import LinearHead
+from abalone.progress import overall
 from abalone.training.capture import Captured
-from abalone.training.engine import LAST, train
+from abalone.training.engine import LAST, train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun
 
 STAGE = "pretraining"
+PROBE, FITTING = "probe", "probe fits"  # kinds of work: reading the documents for probes, and fitting these
 CANDIDATES = (LAST, "train_loss", "validation_loss")  # the paper's three checkpoints
 
 
@@ -42,6 +44,8 @@ def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, Linea
             objective.restore(run.kept(STAGE, epoch))
             head, micro_f1 = linear_evaluation(objective.encoder, run)
             fitted[epoch] = micro_f1, head
+    for work in (PROBE, FITTING):
+        overall().skip(work)  # two of the candidates may have been the same
     best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
     objective.restore(run.kept(STAGE, best))
     return objective.encoder, fitted[best][1], standing.history
@@ -51,10 +55,11 @@ def linear_evaluation(encoder: TextEncoder, run: TrainingRun) -> tuple[LinearHea
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device, half = run.accelerator.device, reading_precision(run.config.precision)
     features, val_features = (
-        embed(encoder, feed, device, half=half, ranks=run.ranks) for feed in (run.train, run.validation)
+        embed(encoder, feed, device, half=half, ranks=run.ranks, work=PROBE) for feed in (run.train, run.validation)
     )
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, run.validation.labels)
+    overall().done(FITTING, 1)
     head = LinearHead(probe.weight.float(), probe.bias.float())
     return head, evaluate(run.validation.labels, head.predicted_at_half(val_features))["micro_f1"]
 
@@ -67,6 +72,7 @@ class ValidationLoss:
         self._total = torch.zeros((), device=run.accelerator.device)
         documents, size = len(run.validation), run.config.batch_size
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
+        self._tokens_a_batch = float(run.validation.lengths.sum()) / max(len(self._batches), 1)
         self._captured: Captured | None = None
         if run.accelerator.device.type == "cuda" and objective.ranks.count == 1:
             self._captured = Captured(self._add, size, run.validation.lengths)
@@ -80,6 +86,7 @@ class ValidationLoss:
                 self._captured(batch)
             else:
                 self._add(batch.to(device))
+            overall().done(validation_of(STAGE), self.objective.encoder.depth * self._tokens_a_batch)
         return self._total.item() / len(self.run.validation)
 
     def _add(self, batch: Batch) -> None:

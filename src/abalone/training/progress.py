@@ -1,57 +1,108 @@
-"""The bar of a training epoch: loss, speed, time left."""
+"""The progress of a whole training run: one bar in a terminal, a line now and then in a log."""
 
-import time
+import logging
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from abalone.launch import is_main
+from abalone.timetable import Timetable, spoken
 
-REFRESH = 0.5  # seconds; a step may be much shorter, and looking waits for the device
+log = logging.getLogger(__name__)
+
+REFRESH = 0.5  # seconds between updates of the bar
+FIRST_LINE, LONGEST_SILENCE = 60.0, 1800.0  # seconds: a log gets a line after 1, 2, 4, … minutes, then every half hour
+CERTAIN = 5.0  # seconds of measured work after which a total is told that was not known at the start
+WARM_UP = 20  # batches on a GPU that compile, record and tune; they say nothing about those that follow
 
 
-class EpochBar:
-    """Shows how an epoch goes, on stderr and only in a terminal.
+class RunProgress:
+    """Shows how much of a run is done and how long the rest takes: all stages together, not one epoch.
 
     Args:
-        title: for example "Pre-training 3/80".
-        batches: of the epoch.
-        done: batches that a resumed epoch has behind it.
+        timetable: the planned work.
+        title: "Training on NVIDIA H200", for the line that tells the total.
+        told: whether somebody has told the total already.
+        warm_up: batches of each kind that are not typical of the others.
     """
 
-    def __init__(self, title: str, batches: int, done: int = 0) -> None:
+    def __init__(self, timetable: Timetable, title: str, *, told: bool, warm_up: int = 0) -> None:
+        self._timetable, self._title, self._told, self._warm_up = timetable, title, told, warm_up
+        self._begun: dict[str, int] = {}  # batches by kind of work
+        self._part, self._figures = "", ""
+        self._shown, self._next_line = 0.0, FIRST_LINE
         console = Console(stderr=True)
-        self._progress = Progress(
+        self._in_terminal = console.is_terminal and is_main()
+        # 80 columns hold it all: the longest part has 23 characters.
+        self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=16),
+            TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
-            disable=not (console.is_terminal and is_main()),
+            disable=not self._in_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task(title, total=batches, completed=done, figures="")
-        self._started = self._shown = time.monotonic()
-        self._documents = 0
+        self._task = self._bar.add_task("Training", total=1.0, figures="", left="")
 
-    def __enter__(self) -> "EpochBar":
-        self._progress.start()
+    def __enter__(self) -> "RunProgress":
+        self._timetable.start()
+        self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._bar.stop()
 
-    def due(self, documents: int) -> bool:
-        """Whether it is time to show something new, now that so many more documents are done."""
-        self._documents += documents
-        return time.monotonic() - self._shown >= REFRESH
+    def begin(self, part: str) -> None:
+        """Say what is being done now."""
+        self._part = part
+        self._show(now=True)
 
-    def update(self, batches: int, loss: float) -> None:
-        """Tell how far it is: batches done in the epoch, mean loss so far."""
-        self._shown = time.monotonic()
-        speed = self._documents / (self._shown - self._started)
-        self._progress.update(self._task, completed=batches, figures=f"loss {loss:.4f} · {speed:,.0f} documents/s")
+    def figures(self, text: str) -> None:
+        """Show a few numbers beside the bar."""
+        self._figures = text
+
+    def skip(self, kind: str, share: float = 1.0) -> None:
+        """Take work off the plan."""
+        self._timetable.skip(kind, share)
+
+    def done(self, kind: str, units: float) -> None:
+        """Count work that was done, and say how far the run is where that is due."""
+        self._begun[kind] = self._begun.get(kind, 0) + 1
+        self._timetable.done(kind, units, typical=self._begun[kind] > self._warm_up)
+        self._show()
+        self._tell()
+
+    def left(self) -> float | None:
+        """Return the seconds that the rest will take, or None before anything was measured."""
+        return self._timetable.left if self._timetable.measured else None
+
+    def _show(self, *, now: bool = False) -> None:
+        elapsed, left = self._timetable.elapsed, self.left()
+        if not self._in_terminal or not (now or elapsed - self._shown >= REFRESH):
+            return
+        self._shown = elapsed
+        known: dict[str, Any] = {"left": ""}
+        if left is not None:
+            known = {"completed": elapsed, "total": elapsed + left or 1.0, "left": f"{spoken(left)} left"}
+        self._bar.update(self._task, description=self._part, figures=self._figures, **known)
+
+    def _tell(self) -> None:
+        elapsed, left = self._timetable.elapsed, self.left()
+        if left is None or not is_main():
+            return
+        if not self._told and elapsed >= CERTAIN:
+            self._told = True
+            if left >= CERTAIN:
+                log.info("%s: about %s left", self._title, spoken(left))
+        elif elapsed >= self._next_line:
+            self._next_line = min(2 * elapsed, elapsed + LONGEST_SILENCE)
+            if not self._in_terminal:
+                figures = f", {self._figures}" if self._figures else ""
+                share = elapsed / (elapsed + left)
+                log.info("%s%s; %.0f %% of the whole, about %s left", self._part, figures, 100 * share, spoken(left))

@@ -1,0 +1,288 @@
+"""How long a training run will take: all its work, planned in tokens, and a few batches measured beforehand."""
+
+import copy
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from abalone.data.batches import shuffled_batches, token_budget_batches
+from abalone.data.corpus import Corpus
+from abalone.device import cpu_has_bf16, reading_precision
+from abalone.evaluation import blocks
+from abalone.losses import loss_spec
+from abalone.model.encoder import TextEncoder
+from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FrozenFeed, embed, make_batch
+from abalone.model.packed import Packed
+from abalone.progress import as_parts_of
+from abalone.recipes import recipe
+from abalone.timetable import Timetable, spoken
+from abalone.training.engine import parameter_groups, validation_of
+from abalone.training.objectives import Objective
+from abalone.training.pretrain import CANDIDATES, FITTING, PROBE, STAGE
+from abalone.training.progress import WARM_UP, RunProgress
+from abalone.training.run import TrainingRun
+from abalone.training.step import Step
+
+READ, WORDS, DECISION = "read", "words", "decision"  # kinds of work; others are named where they are done
+LONG = 30 * 60.0  # seconds on a CPU that a person should know of beforehand
+
+# Seconds on one core of an AMD EPYC of 2024, for the guess until something is measured, and for what never is before it
+# is done: a token through a layer of width 384; fitting tf-idf by character, and by character and label; the probes by
+# document, label and width; the decision by document and label. The last four are a small part of any run.
+A_TOKEN, A_CHARACTER, A_LABELLED_CHARACTER, A_PROBED_FEATURE, A_DECIDED_PAIR = 4e-5, 2.5e-7, 5e-9, 7.6e-8, 2e-5
+GPU_TOKEN = 2e-8  # a token through such a layer of an H200
+TRAINING = 3.0  # times the cost of reading: forward once, backward twice
+SAMPLED = 1 / 10  # of the work, at most, that is measured beforehand
+BATCHES = 3  # measured of each kind
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long a run will take, before it begins.
+
+    Args:
+        seconds: of the whole run from here on.
+        device: as a person knows it, "2 CPU cores" or "NVIDIA H200".
+        gpu: whether that is one.
+        trains: whether the encoder is trained, rather than taken as it is.
+        fast_seconds: of the recipe `fast` on the same documents.
+    """
+
+    seconds: float
+    device: str
+    gpu: bool
+    trains: bool
+    fast_seconds: float
+
+    @property
+    def long(self) -> bool:
+        """Whether a person should think of the recipe `fast`."""
+        return not self.gpu and self.trains and self.seconds > LONG and self.fast_seconds < self.seconds / 2
+
+    def advice(self, fast: str = "recipe='fast'") -> str:
+        """Say what to expect and what is faster; `fast` is how that is asked for."""
+        found = "No GPU is used" if torch.cuda.is_available() else "No GPU found"
+        return (
+            f"{found}: training takes about {spoken(self.seconds)} on {self.device}; "
+            f"{fast} takes about {spoken(self.fast_seconds)}"
+        )
+
+
+OnEstimate = Callable[[Estimate], None]
+
+
+def warn_if_long(estimate: Estimate) -> None:
+    """Warn before hours of work on a CPU."""
+    if estimate.long:
+        warnings.warn(estimate.advice(), stacklevel=2)
+
+
+@contextmanager
+def timed(
+    run: TrainingRun,
+    corpus: Corpus,
+    encoder: TextEncoder,
+    parts: tuple[TextEncoder, TextEncoder] | None,
+    on_estimate: OnEstimate | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[None]:
+    """Show the progress of the run that is done meanwhile, and tell beforehand how long it will take.
+
+    On a CPU a few batches are measured, on copies and with random numbers of their own, so that the run itself is the
+    same to the last bit. A GPU would have to compile first: there the first batches of the run are measured. So it is
+    for several processes, and a run that goes on, of which only its checkpoint knows what is left.
+
+    Args:
+        run: its settings, documents and device.
+        corpus: where the documents are from.
+        encoder: the whole of it.
+        parts: the frozen and the trained layers, if any are frozen.
+        on_estimate: told the estimate, where there is one beforehand; may raise to stop the run.
+        clock: seconds from any start.
+    """
+    device = run.accelerator.device
+    on_cpu = device.type == "cpu"
+    if on_cpu and run.config.precision == "bf16" and not cpu_has_bf16():
+        warnings.warn(
+            "this processor has no bf16 arithmetic and emulates it, ten times slower than fp32: "
+            "leave precision at auto, which takes bf16 where it is faster",
+            stacklevel=4,
+        )
+    timetable = Timetable(clock)
+    frozen = 0 if parts is None else parts[0].depth
+    if on_cpu and run.ranks.count == 1:
+        _measure(timetable, run, encoder, parts, clock)
+    costs = _Costs.here(timetable, encoder, device)
+    _plan(timetable, run, corpus, encoder.depth, frozen, costs)
+    name = _device_name(device)
+    known = timetable.measured and not run.resume
+    if known and on_estimate is not None:
+        fast = costs.fast(run, corpus, encoder.depth)
+        on_estimate(Estimate(timetable.left, name, not on_cpu, run.config.epochs > 0, fast))
+    display = RunProgress(timetable, f"Training on {name}", told=known, warm_up=0 if on_cpu else WARM_UP)
+    with display, as_parts_of(display):
+        yield
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Seconds that parts of the work take here, measured or guessed.
+
+    Args:
+        token: a token through a layer, forward.
+        measured: whether that was.
+        slowness: of this processor beside the one that the constants are from, as far as reading tells.
+        on_cpu: whether the probes are fitted by the processor too.
+        width: of the encoder.
+    """
+
+    token: float
+    measured: bool
+    slowness: float
+    on_cpu: bool
+    width: int
+
+    @classmethod
+    def here(cls, timetable: Timetable, encoder: TextEncoder, device: torch.device) -> "_Costs":
+        on_cpu, width = device.type == "cpu", encoder.hidden_size
+        guess = (A_TOKEN if on_cpu else GPU_TOKEN) * (width / 384) ** 2
+        token = timetable.cost(READ, guess)
+        return cls(token, token != guess, token / guess if on_cpu else 1.0, on_cpu, width)
+
+    def words(self, corpus: Corpus) -> float:
+        """Of the tf-idf expert."""
+        documents, labels = len(corpus.train), len(corpus.label_names)
+        looked_at = range(0, documents, max(documents // 1000, 1))
+        mean = sum(len(corpus.train.texts[row]) for row in looked_at) / max(len(looked_at), 1)
+        read, fitted = mean * (documents + 2 * len(corpus.validation)), mean * documents * labels
+        return self.slowness * (A_CHARACTER * read + A_LABELLED_CHARACTER * fitted)
+
+    def probe(self, corpus: Corpus) -> float:
+        """Of fitting the probes once."""
+        fitted = self.slowness * A_PROBED_FEATURE * len(corpus.train) * len(corpus.label_names) * self.width
+        return fitted if self.on_cpu else fitted / 100
+
+    def decision(self, corpus: Corpus) -> float:
+        """Of weights, temperatures and thresholds."""
+        return self.slowness * A_DECIDED_PAIR * min(len(corpus.validation) * len(corpus.label_names), blocks.AT_ONCE)
+
+    def fast(self, run: TrainingRun, corpus: Corpus, depth: int) -> float:
+        """Of the recipe `fast`: it reads the first tokens of each document, of validation twice, and fits the rest."""
+        cut = recipe("fast").max_length
+        tokens = sum(float(np.minimum(feed.lengths, cut).sum()) for feed in (run.train, run.validation, run.validation))
+        return tokens * depth * self.token + self.words(corpus) + self.probe(corpus) + self.decision(corpus)
+
+
+def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, frozen: int, costs: _Costs) -> None:
+    """Put the work of all stages on the timetable: tokens to train on, and tokens × layers to read."""
+    config, spec = run.config, loss_spec(run.config.objective)
+    train, validation = float(run.train.lengths.sum()), float(run.validation.lengths.sum())
+    trained = depth - frozen
+
+    def read(kind: str, tokens: float, layers: int) -> None:
+        timetable.plan(kind, tokens * layers, costs.token)
+        if costs.measured:
+            timetable.measure(kind, 1, costs.token)  # it is the same work; what is measured later outweighs it
+
+    def train_stage(stage: str, epochs: int) -> None:
+        timetable.plan(stage, epochs * train, TRAINING * trained * costs.token)
+        read(validation_of(stage), epochs * validation, trained)
+
+    def probe(times: int) -> None:
+        read(PROBE, times * (train + validation), trained)
+        timetable.plan(FITTING, times, costs.probe(corpus))
+
+    if frozen:
+        read(FROZEN, train + validation, frozen)
+    if config.epochs == 0:
+        probe(1)
+    elif spec.joint or spec.takes == "logits":
+        train_stage("training", config.epochs)
+    else:
+        train_stage(STAGE, config.epochs)
+        probe(min(len(CANDIDATES), config.epochs))
+        if config.classifier == "finetune":
+            train_stage("finetuning", config.finetune_epochs)
+    read(READ, validation + (train if config.neighbours else 0), depth)
+    if config.lexical:
+        timetable.plan(WORDS, 1, costs.words(corpus))
+    timetable.plan(DECISION, 1, costs.decision(corpus))
+
+
+def _measure(
+    timetable: Timetable,
+    run: TrainingRun,
+    encoder: TextEncoder,
+    parts: tuple[TextEncoder, TextEncoder] | None,
+    clock: Callable[[], float],
+) -> None:
+    """Read and train on a few batches, and leave everything as it was; nothing where they would be much of the work."""
+    config, device, feed = run.config, run.accelerator.device, run.train
+    half = reading_precision(config.precision)
+    lengths = token_budget_batches(feed.lengths, CPU_TOKEN_BUDGET)
+    count = min(BATCHES, int(len(lengths) * SAMPLED * max(1, TRAINING * config.epochs)))
+    if count:
+        chosen = [lengths[(2 * i + 1) * len(lengths) // (2 * count)] for i in range(count)]  # of all lengths
+        embed(encoder, _Some(feed, chosen[0][:4]), device, half=half)  # the first time is not typical
+        for rows in chosen:
+            before = clock()
+            embed(encoder, _Some(feed, rows), device, half=half)
+            timetable.measure(READ, encoder.depth * int(feed.lengths[rows].sum()), clock() - before)
+    batches = shuffled_batches(len(feed), config.batch_size, seed=config.seed, epoch=0)
+    count = min(BATCHES, int(config.epochs * len(batches) * SAMPLED) - 1)
+    if count < 1:
+        return
+    rows = np.concatenate(batches[: count + 1])
+    with torch.random.fork_rng([]):
+        sample: Feed = _Some(feed, rows)
+        lower, trained = (None, encoder) if parts is None else parts
+        if lower is not None:
+            before = clock()
+            with run.accelerator.autocast():
+                sample = FrozenFeed(sample, lower, device)
+            timetable.measure(FROZEN, lower.depth * int(sample.lengths.sum()), clock() - before)
+        objective = Objective(copy.deepcopy(trained), feed.labels.shape[1], config.objective, config)
+        plan = run.plan(objective)
+        groups = parameter_groups(objective, plan)
+        size = config.batch_size
+        step = Step(objective, groups, run.accelerator, clip=plan.clip, batch_size=size, lengths=sample.lengths)
+        objective.train()
+        stage = STAGE if objective.head is None else "training"
+        for number in range(count + 1):
+            own = np.arange(number * size, min((number + 1) * size, len(rows)))
+            before = clock()
+            step(make_batch(sample, own), 1.0)
+            if number:  # the first time is not typical
+                timetable.measure(stage, int(sample.lengths[own].sum()), clock() - before)
+    run.accelerator.free_memory()  # else it would go on to look after this optimiser
+
+
+class _Some:
+    """Some documents of a feed."""
+
+    def __init__(self, documents: Feed, rows: np.ndarray) -> None:
+        self._documents, self._rows = documents, rows
+        self.labels: csr_array = documents.labels[rows]
+        self.lengths = documents.lengths[rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def packed(self, rows: np.ndarray) -> Packed:
+        """The encoder's input for some of them."""
+        return self._documents.packed(self._rows[rows])
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type != "cpu":
+        return f"the GPU ({device.type})"
+    cores = torch.get_num_threads()
+    return f"{cores} CPU core{'s' * (cores != 1)}"
