@@ -50,7 +50,7 @@ def test_a_work_in_parts_has_one_bar_with_the_total_of_all(capsys, monkeypatch):
             bar.reach(10 * part)
             for _ in track(range(5), "Encoding"):
                 advance(2)
-        assert bar.done == 30
+        assert bar.reached == 30
     shown = capsys.readouterr().err
     assert "Encoding" not in shown
     assert "30/30" in shown

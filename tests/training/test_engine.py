@@ -44,7 +44,8 @@ def feed(encoder_folder):
 def make_objective(encoder_folder, name="msc", **settings):
     torch.manual_seed(0)
     encoder, _ = load_encoder(encoder_folder, "mean")
-    return Objective(encoder, LABELS, name, Config(queue_size=16, projection_dim=8, **settings))
+    config = Config(queue_size=16, projection_dim=8, **settings)
+    return Objective(encoder, LABELS, name, config, labels=tiny.corpus(48, labels=LABELS)[1])
 
 
 def make_plan(**changes):
