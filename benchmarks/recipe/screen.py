@@ -236,6 +236,25 @@ def _said(folder: Path, parts: list[Run]) -> dict[str, np.ndarray]:
     return {key: np.concatenate([file[key] for file in stored]).astype(np.float32) for key in ("head", "neighbours")}
 
 
+def table(records: list[dict[str, Any]]) -> str:
+    """Lay out macro-F1 with both experts, means over seeds: a line per pool and number of epochs."""
+    both = [each for each in records if each["experts"] == ["lexical", "neighbours"]]
+    words = {(each["pool"], each["folds"], each["seed"]): each for each in records if "epochs" not in each}
+    lines = ["| pool | epochs | seeds | tf-idf + SVM | " + " | ".join(OBJECTIVES) + " |", "|---|" + "--:|" * 9]
+    for pool, folds, epochs in dict.fromkeys((each["pool"], each["folds"], each["epochs"]) for each in both):
+        here = [each for each in both if (each["pool"], each["folds"], each["epochs"]) == (pool, folds, epochs)]
+        seeds = sorted({each["seed"] for each in here})
+        alone = [words[pool, folds, seed if "-" in pool else 0]["macro_f1"] for seed in seeds]
+        cells = [f"{np.mean(alone):.1f}"]
+        for objective in OBJECTIVES:
+            found = [each["macro_f1"] for each in here if each["objective"] == objective]
+            few = f" ({len(found)})" if 0 < len(found) < len(seeds) else ""
+            cells.append(f"{np.mean(found):.1f}{few}" if found else "–")
+        name = f"{pool}, all {folds} fifths" if folds > 1 else pool
+        lines.append(f"| {name} | {epochs} | {len(seeds)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Run one of the three steps."""
     parser = ArgumentParser("python -m benchmarks.recipe.screen", description=__doc__)
@@ -253,7 +272,9 @@ def main() -> None:
         train(asked.output, asked.encoder, asked.deadline)
     else:
         records = list(score(asked.output, sources))
-        (asked.output / "screen.json").write_text(json.dumps(records, indent=0) + "\n")
+        lines = ",\n".join(json.dumps(record) for record in records)
+        (asked.output / "screen.json").write_text(f"[\n{lines}\n]\n")
+        (asked.output / "screen.md").write_text(table(records))
 
 
 if __name__ == "__main__":
