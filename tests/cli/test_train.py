@@ -104,7 +104,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("content", "words"),
         [
-            ('{"text": "a", "labels": ["x"]}\n{"text": 3, "labels": []}\n', [":2: ", "is no string but int"]),
+            ('{"text": "a", "labels": ["x"]}\n{"text": 3, "labels": []}\n', [":2: ", "is not a string but int"]),
             ('{"text": "a", "labels": ["x"]}\n{"text": \n', [":2: not JSON"]),
             ('{"title": "a", "labels": ["x"]}\n', ["no column for the text", "--text-column"]),
             ("", ["the file holds no rows"]),
@@ -178,7 +178,7 @@ def test_what_the_notes_say_is_said_once(tmp_path, workshop):
     file.write_text(rows + "\n" + json.dumps({"text": "w1", "labels": ["unheard of"], "split": "test"}))
     result = run("train", file, "-o", tmp_path / "model", "--config", workshop / "config.yaml", "--epochs", "0")
     assert result.exit_code == 0, result.output
-    note = "In no training document, so left out of training and scoring: unheard of."
+    note = "Labels without a training document, left out of training and scoring: unheard of."
     assert [line for line in result.stderr.splitlines() if note in line] == [f"note: {note}"]
 
 
