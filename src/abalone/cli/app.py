@@ -1,10 +1,9 @@
 """The command line itself: the group that all commands belong to, and how it speaks to a person.
 
-What a person can fix ends in a short `error: …` and status 2, for every command alike: a `DataError`, a file
-that cannot be read or written, an extra that is not installed, and a `ValueError` that a `raise` of our own has
-raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. So does a want of
-memory, which smaller settings mend. A
-`ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
+What a person can fix ends in a short `error: …` and status 2, in every command: a `DataError`, a file that cannot be
+read or written, an extra that is not installed, running out of memory (smaller settings help), and a `ValueError` that
+our own code raises, which is how our functions refuse a setting (`epochs must be at least 0`). A `ValueError` from
+another library is a bug of ours, as is everything else, and shows its traceback.
 """
 
 import os
