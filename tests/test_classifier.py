@@ -292,7 +292,7 @@ def test_under_grid_search_and_in_a_pipeline(encoder, data):
 def test_validation_given_and_labels_unseen_in_training(encoder, data):
     texts, labels = data
     validation = (texts[200:], [[*row, "news"] for row in lists(labels[200:])])
-    with pytest.warns(UserWarning, match="no training document carries news: left out, not scored"):
+    with pytest.warns(UserWarning, match="no training document carries news: left out of the scores"):
         model = make(encoder).fit(texts[:200], lists(labels[:200]), validation=validation)
     assert "news" not in model.label_names
     with pytest.warns(UserWarning, match="no training document carries sport"):
@@ -397,7 +397,7 @@ def test_two_fits_in_one_folder_do_not_meet(encoder, data, monkeypatch):
 
     def load_encoder(*given):  # the first fit is in its folder now
         if not refused:
-            with pytest.raises(InUseError, match=r"another process is at work in .*run_folder= of fit") as error:
+            with pytest.raises(InUseError, match=r"another process is using .*run_folder= of fit") as error:
                 make(encoder).fit(texts, labels)
             refused.append(error)
         return plain(*given)

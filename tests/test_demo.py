@@ -29,7 +29,7 @@ def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
         assert f"{100 * scores['macro_f1']:.1f}" in printed
     assert "Training loss by epoch: " in printed
     assert re.search(r"Weights of the experts, chosen on validation: lexical \d\.\d\d", printed)
-    assert printed.count("    carries:") == printed.count("    given:") == 3
+    assert printed.count("    labels:") == printed.count("    predicted:") == 3
     assert "abalone train arxiv-sample --output model --recipe rare" in printed  # how to run the whole
     assert " ".join(verdict(rows, 249).split()[:8]) in " ".join(printed.split())
     corpus = demo_corpus(size)

@@ -104,14 +104,14 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
     stats = corpus.stats()
     console.print(
         f"[bold]arXiv abstracts[/bold]: {stats.train:,} to train on, {stats.validation:,} to tune on, "
-        f"{stats.test:,} to test on;\n{stats.labels} labels, {stats.labels_per_document:.1f} a paper, the most "
+        f"{stats.test:,} to test on;\n{stats.labels} labels, {stats.labels_per_document:.1f} per paper, the most "
         f"frequent on {stats.frequency_max:,} papers, the rarest on {stats.frequency_min}.\n"
-        f"Encoder: all-MiniLM-L6-v2, {_trained(settings)}, of the first {settings.max_length} tokens.\n"
-        f"ABALONE here: the recipe {DEFAULT}, objective {settings.objective}, with experts mixed in.\n"
+        f"Encoder: all-MiniLM-L6-v2, {_trained(settings)} on the first {settings.max_length} tokens.\n"
+        f"ABALONE: recipe {DEFAULT}, objective {settings.objective}, with experts mixed in.\n"
     )
     if size is not SIZES[0]:
         console.print(
-            "That is what this machine does in about four minutes. All 5,000 papers and all layers:\n"
+            "This is what this machine can do in about four minutes. To train on all 5,000 papers and all layers:\n"
             f"  abalone train arxiv-sample --output model --recipe {DEFAULT}\n"
             "  abalone evaluate model arxiv-sample\n"
         )
@@ -200,7 +200,7 @@ def _tfidf(corpus: Corpus) -> dict[str, float]:
 
 
 def _read_some(console: Console, model: AbaloneClassifier, corpus: Corpus) -> None:
-    """The test documents with the rarest labels, what they carry and what they were given."""
+    """Print the test documents with the rarest labels, their labels and the predicted ones."""
     frequencies = np.array(corpus.stats().frequencies)
     truth = label_lists(corpus.test.labels, corpus.label_names)
     rarity = [
@@ -208,8 +208,8 @@ def _read_some(console: Console, model: AbaloneClassifier, corpus: Corpus) -> No
     ]
     chosen = np.argsort(rarity, kind="stable")[:: max(len(rarity) // 20, 1)][:READ]
     texts = [corpus.test.texts[row] for row in chosen]
-    console.print("Some test papers, what they carry and what they were given:")
+    console.print("Some test papers, with their labels and the predicted ones:")
     for row, text, given in zip(chosen, texts, model.predict(texts), strict=True):
         console.print(f"\n  “{' '.join(text.split())[:150]} …”", markup=False)
-        console.print(f"    carries: {', '.join(truth[row])}", markup=False)
-        console.print(f"    given:   {', '.join(given) or '(none)'}", markup=False)
+        console.print(f"    labels:    {', '.join(truth[row])}", markup=False)
+        console.print(f"    predicted: {', '.join(given) or '(none)'}", markup=False)

@@ -147,7 +147,7 @@ def test_labels_that_the_model_does_not_know_are_named(model, tmp_path, classifi
     new = [[*carried, "weather"] for carried in lists(LABELS)]
     tiny.write_jsonl(tmp_path / "papers.jsonl", TEXTS, new, SPLITS)
     result = run(model, tmp_path / "papers.jsonl", "--json")
-    assert "warning: no training document carries weather: left out, not scored" in result.stderr
+    assert "warning: no training document carries weather: left out of the scores" in result.stderr
     scores = scores_of(result)
     assert scores.pop("labels")
     assert scores == classifier.evaluate(TEXTS[150:], lists(LABELS[150:]))

@@ -17,7 +17,7 @@ from abalone.cli import app
 from patience import PATIENCE
 
 NAMES = [f"topic {j}" for j in range(5)]
-HINT = "  Mend the row, or leave out such rows with --skip-bad-rows.\n"
+HINT = "  Fix the row, or leave out such rows with --skip-bad-rows.\n"
 TEXTS, LABELS = tiny.corpus(120)
 
 
@@ -199,7 +199,7 @@ def test_nothing_in_nothing_out(name, model, tmp_path):
     (tmp_path / name).write_bytes(b"")
     done = run(model, tmp_path / name)
     assert answers(done) == []
-    assert f"note: {tmp_path / name} holds no text: 0 texts answered." in done.stderr
+    assert f"note: {tmp_path / name} contains no text: 0 texts answered." in done.stderr
 
 
 def test_another_encoding_is_named_and_nothing_else_is_taken_from_standard_input_either(
@@ -257,7 +257,7 @@ def test_a_bad_row_of_a_file_is_told_before_the_first_answer(model, tmp_path, mo
     result = run(model, tmp_path / "texts.jsonl")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith(
-        "texts.jsonl:3: no text in column 'text'\n  Mend the row, or leave out such rows with --skip-bad-rows.\n"
+        "texts.jsonl:3: no text in column 'text'\n  Fix the row, or leave out such rows with --skip-bad-rows.\n"
     )
     monkeypatch.setattr("abalone.data.unlabelled.QUICK", 10)
     result = run(model, tmp_path / "texts.jsonl")
@@ -375,12 +375,24 @@ def test_a_folder_of_answers(model, tmp_path):
     assert again.exit_code == 2
     assert (
         again.stderr
-        == f"error: {tmp_path / 'answers'} holds predictions: go on with --resume, or give another folder\n"
+        == f"error: {tmp_path / 'answers'} holds predictions: continue with --resume, or give another folder\n"
     )
     assert run(*command, "--resume").exit_code == 0
     changed = run(*command[:-1], 60, "--resume")
     assert changed.exit_code == 2
-    assert "was begun otherwise: part_size was 50 and is 60" in changed.stderr
+    assert "was started with other settings: part_size was 50 and is 60" in changed.stderr
+
+
+@pytest.mark.filterwarnings("always")
+def test_resuming_with_another_encoding_is_refused(model, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(["plain", "plain too", "caf\xe9"]), encoding="latin-1")
+    command = (model, tmp_path / "texts.txt", "-o", tmp_path / "answers", "--part-size", 2)
+    assert run(*command, "--encoding", "latin-1").exit_code == 0
+    (tmp_path / "answers" / "part-00001.jsonl").unlink()  # the part that stays reads the same in both encodings
+    refused = run(*command, "--encoding", "cp1251", "--resume")
+    assert refused.exit_code == 2
+    assert "was started with other settings: encoding was 'iso8859-1' and is 'cp1251'" in refused.stderr
+    assert run(*command, "--encoding", "ISO-8859-1", "--resume").exit_code == 0  # another name of the same
 
 
 def test_a_stream_to_a_folder_of_answers(model, tmp_path, monkeypatch):
@@ -401,7 +413,7 @@ def test_options_of_a_folder_of_answers_need_one(option, model):
     result = run(model, "-", *option)
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: --resume, --part-size and --format parquet go with --output, a folder for files of answers\n",
+        "error: --resume, --part-size and --format parquet need --output DIR, a folder for the answers\n",
     )
 
 

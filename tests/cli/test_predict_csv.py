@@ -32,7 +32,9 @@ def test_rows_are_the_answers_of_the_json_lines(model, table):
     assert [list(filter(None, row["labels"].split("; "))) for row in rows] == [line["labels"] for line in lines]
     for row, line in zip(rows, lines, strict=True):
         assert {name: float(row[f"probability of {name}"]) for name in line["probabilities"]} == line["probabilities"]
-    assert result.stderr.startswith("warning: spreadsheets take 1 of the ids for formulas")
+    assert result.stderr.startswith(
+        "warning: 1 of the ids begin with =, +, - or @, which spreadsheets take for formulas"
+    )
 
 
 def test_a_name_that_ends_in_csv_is_one_whole_file(model, table, tmp_path):
@@ -57,10 +59,10 @@ def test_skipped_rows_say_why_in_a_column_of_their_own(model, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("-o", "{folder}/new.csv"), "new.csv is the file of texts: give the answers another name"),
-        (("-o", "{folder}/a.csv", "--format", "parquet"), "--format parquet goes with a folder"),
-        (("-o", "{folder}/a", "--format", "csv"), "--format csv writes one file: give --output a name"),
-        (("-o", "{folder}/a.csv", "--resume"), "go with --output, a folder"),
+        (("-o", "{folder}/new.csv"), "new.csv is the input file: give --output another name"),
+        (("-o", "{folder}/a.csv", "--format", "parquet"), "--format parquet writes to a folder"),
+        (("-o", "{folder}/a", "--format", "csv"), "--format csv writes one file: --output must end in .csv"),
+        (("-o", "{folder}/a.csv", "--resume"), "need --output DIR, a folder"),
     ],
 )
 def test_what_does_not_go_together_is_told(options, told, model, table, tmp_path):

@@ -63,7 +63,7 @@ def test_ids_stay_with_their_texts_where_rows_are_skipped(model, tmp_path):
 def test_lines_of_text_have_no_ids(model, tmp_path):
     (tmp_path / "texts.txt").write_text("w1\nw2\n")
     refused = run("predict", model, tmp_path / "texts.txt", "--id-column", "id")
-    assert_refused(refused, "texts.txt:1: a line of plain text has no id: expected is a JSON object with a field 'id'")
+    assert_refused(refused, "texts.txt:1: a line of plain text has no id: expected a JSON object with a field 'id'")
 
 
 @pytest.mark.filterwarnings("always")
@@ -73,11 +73,11 @@ def test_going_on_takes_the_same_ids(model, table, tmp_path):
     before = in_parts(tmp_path / "answers")
     (tmp_path / "answers" / "part-00001.jsonl").unlink()
     refused = run(*command[:3], *command[5:], "--resume")
-    assert_refused(refused, "was begun otherwise: id_column was 'number' and is None")
+    assert_refused(refused, "was started with other settings: id_column was 'number' and is None")
     assert run(*command, "--resume").exit_code == 0
     assert in_parts(tmp_path / "answers") == before
     table.write_text(table.read_text().replace("T-3,", "T-three,"))
-    assert_refused(run(*command, "--resume"), "answers other texts: those of part-00000.jsonl are not these")
+    assert_refused(run(*command, "--resume"), "holds answers to other texts than these: part-00000.jsonl differs")
 
 
 def test_parquet_has_ids_as_strings(model, tmp_path):

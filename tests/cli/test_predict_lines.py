@@ -67,7 +67,7 @@ def test_a_line_that_is_not_utf_8_is_a_bad_row_as_in_a_file():
 
 @pytest.mark.parametrize("encoding", ["nope", "base64", "a\0b", "\udcff", "undefined"])
 def test_an_encoding_that_nobody_knows_is_refused(encoding):
-    with pytest.raises(DataError, match="no encoding is called"):
+    with pytest.raises(DataError, match="unknown encoding"):
         of_stream(b"one\n", encoding)
 
 

@@ -10,7 +10,7 @@ import pytest
 from abalone.data.alone import LOCK, InUseError, alone_in, remove_unless_in_use
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
-BUSY = r"another process is at work in .*: wait for it, or give another folder"
+BUSY = r"another process is using .*: wait for it to finish, or give another folder"
 
 
 def test_one_process_a_folder(tmp_path):

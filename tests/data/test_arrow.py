@@ -79,7 +79,7 @@ def test_text_that_is_no_utf8(tmp_path):
 def test_names_of_labels_that_nobody_can_read(tmp_path):
     schema = pa.schema([("text", pa.string())], metadata={"huggingface": '{"info": {"features": {"text": "x"}}}'})
     pq.write_table(pa.table({"text": ["a"]}, schema=schema), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet: the names of its labels cannot be read"):
+    with pytest.raises(DataError, match=r"a\.parquet: its label names cannot be read"):
         ParquetTable(tmp_path / "a.parquet")
 
 

@@ -14,7 +14,7 @@ ONE_EACH = (
     "No document carries more than one label. If some should, check label_separator= (--label-separator); if one "
     "label excludes the others, `abalone predict --top 1` gives the most probable."
 )
-REPEATED = "3 of 3 validation texts are also training texts, so scores on them flatter."
+REPEATED = "3 of 3 validation texts are also training texts, so scores on them will look too good."
 
 
 def test_without_splits_three_are_made(tmp_path):
@@ -53,9 +53,9 @@ def test_labels_that_cannot_be_everywhere_are_listed(tmp_path):
     split = corpus.provenance["split"]
     assert split["exceptions"] == {"validation": ["wide"], "test": ["wide"]}
     assert split["too_few_documents"] == ["own0", "own1", "own2"]
-    assert "With fewer than 3 documents, so not in every split: own0, own1, own2." in corpus.notes
-    assert any(note.startswith("Stratification could not put into validation") for note in corpus.notes)
-    assert not any(note.startswith("In one split only") for note in corpus.notes)  # no label is told of twice
+    assert "Labels with fewer than 3 documents, so not in every split: own0, own1, own2." in corpus.notes
+    assert any(note.startswith("Labels missing from validation") for note in corpus.notes)
+    assert not any(note.startswith("Labels in one split only") for note in corpus.notes)  # no label is told of twice
     assert corpus.unseen_labels == ()
 
 
@@ -99,13 +99,13 @@ def test_empty_files_are_noted(tmp_path):
 
 def test_unseen_labels_have_no_column_and_are_named(tmp_path):
     path = write(tmp_path / "a.csv", "text,labels,split\nx,a,train\ny,a;new,val\nz,new;newer,test\n")
-    with pytest.warns(UserWarning, match="In no training document.*: new, newer") as caught:
+    with pytest.warns(UserWarning, match="Labels without a training document.*: new, newer") as caught:
         corpus = load_corpus(path)
     assert caught[0].filename == __file__
     assert corpus.label_names == ("a",)
     assert corpus.unseen_labels == ("new", "newer")
     assert [label_lists(corpus, split) for _, split in corpus.splits()] == [[["a"]], [["a"]], [[]]]
-    assert "In no training document, so left out of training and scoring: new, newer." in corpus.notes
+    assert "Labels without a training document, left out of training and scoring: new, newer." in corpus.notes
 
 
 def test_labels_of_one_split_are_named(tmp_path):
@@ -113,7 +113,7 @@ def test_labels_of_one_split_are_named(tmp_path):
     rows += [{"text": "y", "labels": ["a"], "split": "val"}, {"text": "z", "labels": ["a"], "split": "test"}]
     notes = load_corpus(write(tmp_path / "a.jsonl", as_jsonl(rows))).notes
     listed = ", ".join(f"l{i:02} (train)" for i in range(10))
-    assert notes == (FEW.format(3), f"In one split only: {listed} and 2 more.")
+    assert notes == (FEW.format(3), f"Labels in one split only: {listed} and 2 more.")
 
 
 def told(tmp_path, cells: list[str]) -> list[str]:
@@ -129,7 +129,9 @@ def test_little_of_something_is_told_once(tmp_path):
     assert told(tmp_path, ["a", "b", ""] * 40) == [ONE_EACH]
     only = "There is only one label, 'a', so all that can be learnt is which documents carry it: "
     assert told(tmp_path, ["a", "", ""] * 40) == [only + "80 do not."]
-    assert told(tmp_path, ["a"] * 120) == [only + "here all do, and there is nothing to learn. Add some without."]
+    assert told(tmp_path, ["a"] * 120) == [
+        only + "here all do, and there is nothing to learn. Add documents without it."
+    ]
 
 
 def copies(tmp_path, count: int = 120) -> Path:

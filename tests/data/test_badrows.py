@@ -20,7 +20,7 @@ GOOD = {"text": "x", "labels": ["a"], "split": "train"}
         ('{"text": " \\n", "labels": ["a"], "split": "train"}', "no text in column 'text'"),
         ('{"labels": ["a"], "split": "train"}', "no text in column 'text'"),
         ('{"text": null, "labels": ["a"], "split": "train"}', "no text in column 'text'"),
-        ('{"text": 5, "labels": ["a"], "split": "train"}', "the text in column 'text' is no string but int: 5"),
+        ('{"text": 5, "labels": ["a"], "split": "train"}', "the text in column 'text' is not a string but int: 5"),
         ('{"text": "a\\ud83d", "labels": ["a"], "split": "train"}', "half a surrogate pair at position 2"),
         ('{"text": "y", "labels": ["b\\ud83d"], "split": "train"}', "half a surrogate pair at position 2"),
         ('{"text": "y", "labels": "c; b\\ud83d", "split": "train"}', "half a surrogate pair at position 5"),
@@ -29,7 +29,7 @@ GOOD = {"text": "x", "labels": ["a"], "split": "train"}
         ('{"text": "y", "labels": ["a"], "split": "holdout"}', "unknown split 'holdout'"),
         ('{"text": "y", "labels": ["a"]}', "no split"),
         ('{"text": "y", "labels": ["a"', "not JSON"),
-        ("[]", "a JSON object expected"),
+        ("[]", "expected a JSON object"),
         (b'{"text": "caf\xe9", "labels": ["a"], "split": "train"}', "byte 0xe9 at position 14 of the row is not UTF-8"),
     ],
 )

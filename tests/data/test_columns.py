@@ -49,8 +49,8 @@ def test_the_first_of_the_usual_names_wins_and_the_others_are_noted(table):
     columns = choose_columns(table({"body": "", "tags": "", "Text": "", "labels": ""}))
     assert (columns.text, columns.labels) == (("Text",), ("labels",))
     assert columns.notes == (
-        "Column 'Text' is used; 'body' would have done as well.",
-        "Column 'labels' is used; 'tags' would have done as well.",
+        "Column 'Text' is used; 'body' would fit too.",
+        "Column 'labels' is used; 'tags' would fit too.",
     )
 
 
@@ -89,7 +89,7 @@ def test_a_blank_leaves_a_column_a_label_and_others_have_a_reason_why_not(table)
     cells[4] |= {"joy": "", "sad": None, "odd": "x", "none": float("nan")}
     columns = choose_columns(table(*cells))
     assert columns.labels == ("joy", "sad", "none")
-    assert columns.notes[0].endswith("not used: odd (0 and 1 but for 'x' in line 5), empty (blank), id (holds 2).")
+    assert columns.notes[0].endswith("not used: odd (0 and 1 except for 'x' in line 5), empty (blank), id (holds 2).")
 
 
 def test_only_the_first_of_many_columns_that_are_not_used_are_named(table):
@@ -102,7 +102,7 @@ def test_one_column_of_0_and_1_is_not_enough(table):
         choose_columns(table({"text": "x", "flag": 1}))
     assert caught.value.hint == (
         "Columns: text, flag. Name the column with label_column=. "
-        "Or name several of 0 and 1 (or TRUE and FALSE, or 1 and blank), one a label, with label_column=."
+        "Or name several columns of 0 and 1 (or TRUE/FALSE, or 1/blank), one per label, with label_column=."
     )
 
 
@@ -132,8 +132,8 @@ def test_misspelt_usual_names_are_suggested(table):
     with pytest.raises(DataError) as caught:
         choose_columns(table({"id": 1, "Txt": "x", "labels": ""}))
     assert "no column for the text" in caught.value.reason
-    assert caught.value.hint == "Columns: id, Txt, labels. Name it: text_column='Txt'?"
-    with pytest.raises(DataError, match=r"Name it: label_column='lables'\?"):
+    assert caught.value.hint == "Columns: id, Txt, labels. Did you mean text_column='Txt'?"
+    with pytest.raises(DataError, match=r"Did you mean label_column='lables'\?"):
         choose_columns(table({"text": "x", "lables": "a"}))
 
 
@@ -142,7 +142,7 @@ def test_misspelt_given_names_are_suggested(table, option):
     with pytest.raises(DataError) as caught:
         choose_columns(table({"text": "", "labels": "", "summary": ""}), **{option: "sumary"})
     assert caught.value.reason == f"no column 'sumary' ({option}=)"
-    assert caught.value.hint == "Columns: text, labels, summary. Nearest: 'summary'."
+    assert caught.value.hint == "Columns: text, labels, summary. Did you mean 'summary'?"
 
 
 def test_nothing_is_suggested_where_nothing_is_near(table):

@@ -100,9 +100,9 @@ def test_names_with_commas_are_quoted_in_notes(tmp_path):
         notes = load_corpus(path, label_separator=";").notes
     assert (
         "Labels that differ only by case are kept apart: 'Food, drink'/'food, drink'; merge_case=True (--merge-case) "
-        "makes them one." in notes
+        "merges them." in notes
     )
-    assert "In one split only: 'food, drink' (train)." in notes
+    assert "Labels in one split only: 'food, drink' (train)." in notes
 
 
 def test_labels_that_may_mean_none_are_kept_and_told(tmp_path):
@@ -110,8 +110,8 @@ def test_labels_that_may_mean_none_are_kept_and_told(tmp_path):
     rows = [f"text {number},{cell}" for number, cell in enumerate(cells * 3)]
     corpus = load_corpus(write(tmp_path / "a.csv", "\n".join(["text,labels", *rows])))
     assert corpus.label_names == ("N/A", "NULL", "NaN", "a", "nano", "none", "none of these")
-    assert [note for note in corpus.notes if "means none" in note] == [
-        f"Documents that carry the label {name!r}: {number}. If that means none, empty those cells."
+    assert [note for note in corpus.notes if "means no label" in note] == [
+        f"Documents that carry the label {name!r}: {number}. If it means no label, leave those cells empty."
         for name, number in (("N/A", 3), ("NULL", 3), ("NaN", 6), ("none", 3))
     ]
 
@@ -122,7 +122,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
     blank = write(tmp_path / "blank.csv", "text,a,b\n" + "x,1,\ny, ,TRUE\nz,1,1\n" * 10)
     for corpus in (load_corpus(blank), load_corpus(blank, label_column=["a", "b"])):
         assert [sum(split.labels.sum() for _, split in corpus.splits()), corpus.label_names] == [40, ("a", "b")]
-        assert "Blank cells of the 0/1 columns, read as 0: 20 (b 10, a 10)." in corpus.notes
+        assert "Blank cells in 0/1 columns, read as 0: 20 (b 10, a 10)." in corpus.notes
     crossed = write(tmp_path / "crossed.csv", "text,a,b\nx,x,\ny,,x\n")
     with pytest.raises(DataError, match=r"crossed\.csv:2: column 'a' holds 'x' where 0 or 1 is expected"):
         load_corpus(crossed, label_column=["a", "b"])
@@ -131,7 +131,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
 def test_a_later_cell_in_columns_that_were_guessed_may_be_blank_but_not_anything(tmp_path):
     rows = ["x,1,0"] * 1500 + ["y,,1"]
     path = write(tmp_path / "a.csv", "\n".join(["text,a,b", *rows]))
-    assert "Blank cells of the 0/1 columns, read as 0: 1 (a 1)." in load_corpus(path).notes
+    assert "Blank cells in 0/1 columns, read as 0: 1 (a 1)." in load_corpus(path).notes
     write(path, path.read_text() + "\nz,?,1")
     with pytest.raises(DataError, match=r"a\.csv:1503: column 'a' holds '\?' where 0 or 1 is expected"):
         load_corpus(path)
@@ -172,7 +172,7 @@ def test_labels_of_mixed_case_and_twice_in_a_row(tmp_path):
     assert corpus.label_names == ("AI", "ML", "ai")
     assert label_lists(corpus, corpus.train)[0] == ["AI", "ai"]
     assert corpus.train.labels.data.tolist() == [1, 1, 1, 1]
-    assert "Documents that repeat a label, which counts once: 1." in corpus.notes
+    assert "Documents that repeat a label (it counts once): 1." in corpus.notes
     assert any(note.startswith("Labels that differ only by case are kept apart: AI/ai;") for note in corpus.notes)
 
 

@@ -36,10 +36,10 @@ def test_numbers_stay_numbers_and_a_text_may_be_its_own_id():
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("plain words", "a line of plain text has no id: expected is a JSON object with a field 'id'"),
+        ("plain words", "a line of plain text has no id: expected a JSON object with a field 'id'"),
         ('{"text": "x"}', "no id in column 'id'"),
         ('{"text": "x", "id": " "}', "no id in column 'id'"),
-        ('{"text": "x", "id": 1.5}', "the id in column 'id' is no string or whole number but float: 1.5"),
+        ('{"text": "x", "id": 1.5}', "the id in column 'id' is not a string or integer but float: 1.5"),
         ('{"text": "x", "id": true}', "but bool: True"),
         ('{"text": "x", "id": ["a"]}', "but list"),
         ('{"text": "x", "id": "\\ud800"}', "the id has half a surrogate pair at position 1"),
@@ -52,7 +52,7 @@ def test_what_is_no_id_is_told(line, told):
 
 def test_a_column_that_is_not_there(tmp_path):
     (tmp_path / "a.csv").write_text("number,text\n1,one\n")
-    with pytest.raises(DataError, match=r"a\.csv: no column 'nummer' \(id_column=\)\n.*Nearest: 'number'"):
+    with pytest.raises(DataError, match=r"a\.csv: no column 'nummer' \(id_column=\)\n.*Did you mean 'number'"):
         list(read_rows(tmp_path / "a.csv", TextColumns(ids="nummer")))
 
 

@@ -65,7 +65,7 @@ def test_benchmarks_take_no_options(benchmark, option):
 
 
 def test_a_path_goes_with_a_benchmark_only(tmp_path):
-    with pytest.raises(DataError, match="path= goes with the name of a benchmark"):
+    with pytest.raises(DataError, match="path= is only for benchmarks"):
         load_corpus(write(tmp_path / "a.csv", "text,labels\n"), path="there")
 
 
@@ -103,7 +103,7 @@ def test_an_encoding_is_told_of_and_taken(tmp_path, monkeypatch, large):
     assert (corpus.train.texts[0], corpus.label_names) == ("café", ("é",))
     assert corpus.provenance["encoding"] == "cp1252"
     assert load_corpus(path, encoding="cp1251").label_names == ("й",), "what is kept in the cache is kept by encoding"
-    with pytest.raises(DataError, match="encoding= goes with text files; a dataset"):
+    with pytest.raises(DataError, match="encoding= is only for text files; a dataset"):
         load_corpus(as_dataset(ROWS), encoding="latin-1")
 
 
@@ -112,7 +112,7 @@ def test_spreadsheets_are_refused_with_advice(tmp_path, name):
     (tmp_path / "folder").mkdir()
     path = write(tmp_path / "folder" / name, b"PK\x03\x04")
     for source in (path, path.parent):
-        with pytest.raises(DataError, match=r"spreadsheets .* are not read\n  Save it as CSV"):
+        with pytest.raises(DataError, match=r"spreadsheets .* are not supported\n  Save it as CSV"):
             load_corpus(source)
-    with pytest.raises(DataError, match=r"spreadsheets .* are not read"):
+    with pytest.raises(DataError, match=r"spreadsheets .* are not supported"):
         list(read_texts(path))

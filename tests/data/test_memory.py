@@ -39,7 +39,7 @@ def test_tables_bring_the_names_of_their_columns():
 
 def test_tables_that_hold_no_labels():
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(TypeError, match=r"in one column a label, here labels .* lists of names, give the column"):
+    with pytest.raises(TypeError, match=r"one column per label, here labels .* lists of names, give that column"):
         corpus_of(TEXTS, pandas.DataFrame({"labels": LISTS}))
     with pytest.raises(ValueError, match="must hold 0 and 1 only, found 2"):
         corpus_of(TEXTS, pandas.DataFrame(MATRIX * 2))
@@ -81,7 +81,7 @@ def test_what_is_given_is_not_changed():
 
 
 def test_labels_unseen_in_training_are_named_and_left_out():
-    with pytest.warns(UserWarning, match="no training document carries news, sport: left out, not scored"):
+    with pytest.warns(UserWarning, match="no training document carries news, sport: left out of the scores"):
         matrix = known_labels([["sport", "a"], ["news"], ["b"]], ["a", "b"])
     assert matrix.toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
 

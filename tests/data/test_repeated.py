@@ -16,8 +16,8 @@ from abalone.data.texts import MappedTexts, TextWriter
 TEXTS = ["a", "b", "a", "c", "c", "b", "a ", "A"]
 ROWS = {"train": np.array([0, 1]), "validation": np.array([2, 3]), "test": np.array([4, 5, 6, 7, 0])}
 NOTES = [
-    "1 of 2 validation texts are also training texts, so scores on them flatter.",
-    "3 of 5 test texts are also training texts, so scores on them flatter.",
+    "1 of 2 validation texts are also training texts, so scores on them will look too good.",
+    "3 of 5 test texts are also training texts, so scores on them will look too good.",
 ]
 
 
@@ -30,7 +30,9 @@ def test_texts_that_are_the_same_up_to_white_space_are_counted():
 def test_a_corpus_tells_of_copies_in_splits_that_were_given(tmp_path):
     rows = [("same", "ab"[number % 2], ("train", "val", "test")[number % 3]) for number in range(60)]
     path = write(tmp_path / "a.csv", "\n".join(["text,labels,split", *map(",".join, rows)]))
-    assert "20 of 20 test texts are also training texts, so scores on them flatter." in load_corpus(path).notes
+    assert (
+        "20 of 20 test texts are also training texts, so scores on them will look too good." in load_corpus(path).notes
+    )
 
 
 def documents() -> Documents:
@@ -47,9 +49,7 @@ def test_the_first_of_copies_stays_and_takes_all_their_labels():
     assert list(kept.texts) == ["a", "b", "c", "A"]
     assert list(kept.labels) == [("x", "z", "w"), ("y",), ("y",), ()]
     assert list(kept.splits) == ["train", "test", "test", "test"]
-    assert kept.notes == [
-        "Copies of a text that stood there before, left out: 4; 1 of the texts that stay took labels from a copy."
-    ]
+    assert kept.notes == ["Duplicate texts left out: 4; 1 of the remaining texts took labels from a copy."]
     assert (kept.text_hashes() == text_hashes(kept.texts)).all()
     again = without_copies(kept)
     assert again is kept

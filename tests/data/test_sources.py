@@ -50,7 +50,7 @@ def test_files_left_out_of_a_folder_are_noted(tmp_path):
     write(tmp_path / "train.csv", "text,labels\nx,a\n")
     write(tmp_path / "test.csv", "text,labels\ny,a\n")
     write(tmp_path / "names.csv", "id,name\n")
-    assert "Left out, since the names say no split: names.csv." in load_corpus(tmp_path).notes
+    assert "Left out, since the file names tell no split: names.csv." in load_corpus(tmp_path).notes
 
 
 def test_a_folder_with_training_alone_may_have_a_split_column(tmp_path):
@@ -81,7 +81,7 @@ def test_dataset_dicts_in_memory_and_on_disk(tmp_path):
 def test_dataset_dicts_need_one_part_a_split():
     with pytest.raises(DataError, match="two parts for validation"):
         load_corpus(DatasetDict(train=as_dataset(ROWS), val=as_dataset(ROWS), dev=as_dataset(ROWS)))
-    with pytest.raises(DataError, match="no part is called train: a, test"):
+    with pytest.raises(DataError, match="no part is named train: a, test"):
         load_corpus(DatasetDict(a=as_dataset(ROWS), test=as_dataset(ROWS)))
 
 
@@ -91,5 +91,5 @@ def test_other_things_are_refused():
 
 
 def test_unknown_formats_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"papers\.txt: the name says no known format"):
+    with pytest.raises(DataError, match=r"papers\.txt: unknown file format"):
         load_corpus(write(tmp_path / "papers.txt", "x"))

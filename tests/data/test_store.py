@@ -176,13 +176,13 @@ def test_indices_that_point_out_of_an_array_are_not_followed(name, values, tmp_p
     mapped(file)
     (stored,) = (cache / "texts").rglob(name)
     np.save(stored, values)
-    with pytest.raises(DataError, match="what was kept here is damaged"):
+    with pytest.raises(DataError, match="the cached texts are damaged"):
         mapped(file)
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, mapped, cache):
     cache.write_text("a file")
-    with pytest.raises(DataError, match=r"the texts cannot be kept here: .*\n  Set ABALONE_CACHE"):
+    with pytest.raises(DataError, match=r"the texts cannot be cached here: .*\n  Set ABALONE_CACHE"):
         mapped(write(tmp_path / "a.jsonl", as_jsonl(ROWS)))
 
 

@@ -38,7 +38,7 @@ def test_a_label_unseen_in_training_and_a_document_without_labels_are_reported(t
     assert corpus.unseen_labels == ("FISHERIES",)
     assert corpus.test.labels.toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
     assert any("FISHERIES" in note for note in corpus.notes)
-    assert any(note.startswith("In one split only: EDUCATION (train)") for note in corpus.notes)
+    assert any(note.startswith("Labels in one split only: EDUCATION (train)") for note in corpus.notes)
     assert "1 test documents carry no label." in corpus.notes
 
 
@@ -61,10 +61,10 @@ def test_windows_line_ends_a_byte_order_mark_and_compression(tmp_path, suffix):
     ("line", "reason"),
     [
         ('{"title": "cut', "not JSON: Unterminated string"),
-        ("[1, 2]", "a JSON object expected, found list"),
-        (json.dumps({**RECORDS[0], "data_type": "valid"}), "data_type 'valid' is none of train, dev, test"),
+        ("[1, 2]", "expected a JSON object, found list"),
+        (json.dumps({**RECORDS[0], "data_type": "valid"}), "data_type 'valid' is not one of train, dev, test"),
         (json.dumps({**RECORDS[0], "labels": "TRANSPORT"}), "field 'labels' is str, not list"),
-        (json.dumps({**RECORDS[0], "labels": [1]}), "field 'labels' holds more than strings"),
+        (json.dumps({**RECORDS[0], "labels": [1]}), "field 'labels' has values that are not strings"),
         (json.dumps({"title": "only"}), "field 'body' is missing"),
         (json.dumps({**RECORDS[0], "body": "x\ud83d"}), "field 'body' has half a surrogate pair at position 2"),
         (json.dumps({**RECORDS[0], "labels": ["A", "\ud83d"]}), "field 'labels' has half a surrogate pair"),

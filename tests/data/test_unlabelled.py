@@ -54,7 +54,7 @@ def test_texts_come_as_they_are_read(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": 2}\n')
     texts = read_texts(tmp_path / "a.jsonl")
     assert next(texts) == "one"
-    with pytest.raises(DataError, match=r"a\.jsonl:2: the text in column 'text' is no string but int: 2"):
+    with pytest.raises(DataError, match=r"a\.jsonl:2: the text in column 'text' is not a string but int: 2"):
         next(texts)
 
 
@@ -98,7 +98,7 @@ def test_columns_of_training_go_before_usual_names_and_after_named_ones(tmp_path
             None,
             r"a\.csv: no column for the text \(looked for text, .*\n  Columns: id, words",
         ),
-        ("a.csv", b"id,words\n1,x\n", ["wrods"], r"a\.csv: no column 'wrods' .*\n.*Nearest: 'words'"),
+        ("a.csv", b"id,words\n1,x\n", ["wrods"], r"a\.csv: no column 'wrods' .*\n.*Did you mean 'words'"),
         ("a.csv", b"text,id\nx\n", None, r"a\.csv:2: 1 columns where the header has 2"),
         ("a.csv", b"text\n \n", None, r"a\.csv:2: no text in column 'text'"),
         ("a.jsonl", b'{"text": "x"}\nx\n', None, r"a\.jsonl:2: not JSON"),
@@ -163,12 +163,12 @@ def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
     [
         (
             '{"foo": "x", "n": 1}',
-            r"no field for the text \(looked for text, .*; there is foo, n\): name it with text_c",
+            r"no field for the text \(looked for text, .*; found foo, n\): name it with text_c",
         ),
-        ("{}", "there is none"),
+        ("{}", "found none"),
         ('{"text": null, "body": "as in a table, a missing text is no reason to look elsewhere"}', "no text in column"),
-        ('{"text": 3}', "the text in column 'text' is no string but int: 3"),
-        ('{"text": ["a list"]}', "the text in column 'text' is no string but list"),
+        ('{"text": 3}', "the text in column 'text' is not a string but int: 3"),
+        ('{"text": ["a list"]}', "the text in column 'text' is not a string but list"),
         ('{"text": " "}', "no text in column 'text'"),
     ],
 )

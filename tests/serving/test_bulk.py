@@ -140,7 +140,7 @@ def test_a_damaged_part_is_made_again(tmp_path):
     predict_in_parts(Counting(), TEXTS, folder, part_size=10)
     before, model = contents(folder), Counting()
     (folder / "part-00001.jsonl").write_text("cut")
-    with pytest.warns(UserWarning, match=r"part-00001.jsonl is missing or damaged: it and what follows"):
+    with pytest.warns(UserWarning, match=r"part-00001.jsonl is missing or damaged: this part and all that follow"):
         predict_in_parts(model, TEXTS, folder, part_size=10, resume=True)
     assert model.asked == TEXTS[10:]
     assert contents(folder) == before
@@ -153,8 +153,8 @@ def test_a_damaged_part_is_made_again(tmp_path):
         ({"form": "parquet"}, "form was 'jsonl' and is 'parquet'"),
         ({"wanted": Wanted(top=2)}, "top was None and is 2"),
         ({"identity": {"model": "b" * 64}}, "model was aaaaaaaa… and is bbbbbbbb…"),
-        ({"texts": ["text 7", *TEXTS[1:]]}, "answers other texts: those of part-00000.jsonl are not these"),
-        ({"texts": TEXTS[:7]}, "answers other texts: those of part-00000.jsonl are not these"),
+        ({"texts": ["text 7", *TEXTS[1:]]}, "holds answers to other texts than these: part-00000.jsonl differs"),
+        ({"texts": TEXTS[:7]}, "holds answers to other texts than these: part-00000.jsonl differs"),
     ],
 )
 def test_another_job_is_refused(changes, message, tmp_path):
@@ -171,13 +171,13 @@ def test_another_job_is_refused(changes, message, tmp_path):
 @pytest.mark.parametrize("number", [20, 15])
 def test_texts_that_have_grown_are_refused(number, tmp_path):
     predict_in_parts(Counting(), TEXTS[:number], tmp_path / "answers", part_size=10)
-    with pytest.raises(ValueError, match=f"here are more than its {number}"):
+    with pytest.raises(ValueError, match=f"it ends after {number}, and here are more"):
         predict_in_parts(Counting(), TEXTS, tmp_path / "answers", part_size=10, resume=True)
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):
     predict_in_parts(Counting(), TEXTS, tmp_path / "answers")
-    with pytest.raises(FileExistsError, match="holds predictions: go on with resume=True, or give another folder"):
+    with pytest.raises(FileExistsError, match="holds predictions: continue with resume=True, or give another folder"):
         predict_in_parts(Counting(), TEXTS, tmp_path / "answers")
     (tmp_path / "answers.txt").write_text("mine")
     for foreign in (tmp_path, tmp_path / "answers.txt"):

@@ -165,7 +165,7 @@ def test_a_file_that_fails_its_check_is_not_put_in_place(quick, classifier, tmp_
     monkeypatch.setattr(exporting, "TOLERANCE_FP32", 1e-4)
     with pytest.raises(ValueError, match="nothing was written"):  # the graph is another model's
         export(other.predictor_, file)
-    with pytest.raises(ValueError, match="does not bear 8 bits"):
+    with pytest.raises(ValueError, match="loses too much in 8 bits"):
         export(other.predictor_, tmp_path / "new.onnx", int8=True)
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "other"]

@@ -48,7 +48,7 @@ def test_a_log_gets_a_line_after_a_minute_and_then_ever_more_seldom(clock, caplo
             display.done("training", 1)
             told_at += [clock.now] * (len(caplog.records) - before)
     assert told_at == [60.0, 120.0, 240.0, 480.0]
-    assert lines_of(caplog)[0] == "Training 1/5, loss 0.5000; 4 % of the whole, about 24 min left"
+    assert lines_of(caplog)[0] == "Training 1/5, loss 0.5000; 4% done, about 24 min left"
 
 
 def test_silence_is_never_longer_than_half_an_hour(clock, caplog):

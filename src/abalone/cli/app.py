@@ -1,10 +1,9 @@
 """The command line itself: the group that all commands belong to, and how it speaks to a person.
 
-What a person can mend ends in a short `error: …` and status 2, for every command alike: a `DataError`, a file
-that cannot be read or written, an extra that is not installed, and a `ValueError` that a `raise` of our own has
-raised. That is how our functions refuse a setting (`epochs must be at least 0`), whoever calls them. So does a want of
-memory, which smaller settings mend. A
-`ValueError` that comes out of another library is a bug of ours, as is everything else, and shows its traceback.
+What a person can fix ends in a short `error: …` and status 2, in every command: a `DataError`, a file that cannot be
+read or written, an extra that is not installed, running out of memory (smaller settings help), and a `ValueError` that
+our own code raises, which is how our functions refuse a setting (`epochs must be at least 0`). A `ValueError` from
+another library is a bug of ours, as is everything else, and shows its traceback.
 """
 
 import os
@@ -115,8 +114,8 @@ def main(
 
 
 def is_mistake(error: Exception) -> bool:
-    """Whether a person can mend it: then the message is enough."""
-    if isinstance(error, MISTAKES) or _is_want_of_memory(error):
+    """Whether a person can fix it: then the message is enough."""
+    if isinstance(error, MISTAKES) or _is_out_of_memory(error):
         return True
     if not isinstance(error, ValueError):
         return False
@@ -134,7 +133,7 @@ def _raised_by_us(traceback: TracebackType | None) -> bool:
     return instruction == "RAISE_VARARGS" and Path(code.co_filename).is_relative_to(PACKAGE)
 
 
-def _is_want_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     # Known by name and words, since torch may not be imported here: a RuntimeError on the processor, its own on a GPU.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
@@ -177,7 +176,7 @@ def _tell(kind: str, message: str, colour: str) -> None:
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    if isinstance(error, Exception) and _is_want_of_memory(error):
+    if isinstance(error, Exception) and _is_out_of_memory(error):
         reason = str(error).partition("\n")[0]
         return f"out of memory{f' ({reason})' if reason else ''}: use smaller batches or fewer documents"
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without

@@ -1,4 +1,4 @@
-"""`abalone demo`: the main job on a bundled corpus, as much of it as fits into minutes here."""
+"""`abalone demo`: a comparison on a bundled corpus, as large as this machine computes in minutes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def demo(
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Keep the model in this folder.")
     ] = None,
 ) -> None:
-    """Train on bundled arXiv abstracts beside BCE and tf-idf, and show what came out, in about four minutes."""
+    """Compare ABALONE with BCE and tf-idf on bundled arXiv abstracts, in about four minutes."""
     from abalone.demo import run_demo
 
     run_demo(output)

@@ -1,4 +1,4 @@
-"""`abalone predict`: texts in, one JSON line or CSV row per text out, or files of them."""
+"""`abalone predict`: texts in; out come JSON lines or CSV rows, one per text, or files of them."""
 
 import codecs
 import json
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Encoding, SkipBadRows, columns_of_training
-from abalone.cli.models import open_model
+from abalone.cli.corpus import READING_PANEL, Encoding, SkipBadRows, TextColumn, columns_of_training
+from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.config import Precision
 from abalone.launch import is_main, launched
 
@@ -35,40 +35,59 @@ BLOCK = 256  # lines of a stream that are answered at a time
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
     file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="Texts: a table, or lines of text; - is standard input.")
+        str, typer.Argument(metavar="FILE", help="Texts to label: a table, or one text per line; - is standard input.")
     ] = "-",
-    text_column: Annotated[list[str] | None, typer.Option(help="Of a table or JSON lines. Several are joined.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Of a table or JSON lines: copied to each answer as id.")
-    ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every label.")] = False,
-    top: Annotated[int | None, typer.Option(min=1, help="Give this many most probable labels instead.")] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Give the N most probable labels, whatever their thresholds."),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="A folder for files of answers, or one file FILE.csv."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Write the answers to files in a folder, or to one .csv file."
+        ),
     ] = None,
-    part_size: Annotated[int | None, typer.Option(min=1, help="Texts in a file of answers.  [10000]")] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="Of the answers; parquet in a folder only, csv not there.  [jsonl]"),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Format of the answers: jsonl, csv or parquet. csv is one file or standard output, parquet a folder.",
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole file of answers.")] = False,
-    skip_bad_rows: SkipBadRows = False,
-    encoding: Encoding = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    part_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Texts per file in the folder; 10000 if left out.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue after the last complete file in the folder.")
+    ] = False,
+    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
     precision: Annotated[
-        Precision | None, typer.Option(help="bf16 is faster where the hardware has it, and exact to about 0.01.")
+        Precision | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto, fp32, bf16 or fp16; that of the model if left out. bf16 is faster on hardware that has it, and "
+            "moves probabilities by about 0.01.",
+        ),
     ] = None,
+    text_column: TextColumn = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column to copy to each answer as its id.", rich_help_panel=READING_PANEL),
+    ] = None,
+    encoding: Encoding = None,
+    skip_bad_rows: SkipBadRows = False,
 ) -> None:
-    """Predict the labels of texts; the answer is one JSON line per text, in order, or a CSV row.
+    """Predict the labels of texts: one JSON line or CSV row per text, in order.
 
-    The text is in the columns that the model was trained on, if all are there, or else in one with a usual name. From
-    standard input a line is a text, or a JSON object. Lines are answered as they come, in constant memory. An ONNX file
-    runs on the processor, without torch.
+    The text is read from the columns the model was trained on, or, if any is missing, from a column with a usual name.
+    A line of standard input is a text or a JSON object. Lines are answered as they arrive, in constant memory. An ONNX
+    file runs on the CPU, without torch.
 
-    With --output the answers go to part-00000.jsonl, part-00001.jsonl … in a folder. Each file is whole or absent;
-    after a kill the same command with --resume goes on. Several processes that `torchrun` launches share the work.
-    With a name that ends in .csv they go to that one file.
+    With --output DIR the answers go to part-00000.jsonl, part-00001.jsonl … in that folder. Each file is complete or
+    absent. If the command is stopped or killed, run it again with --resume. Processes launched with `torchrun` share
+    the work. With --output FILE.csv all answers go to that file.
     """
     from abalone.data.columns import TextColumns
     from abalone.data.skipped import Skipped
@@ -78,19 +97,20 @@ def predict(
     form = _form(form, output, in_parts=resume or part_size is not None)
     if launched()[1] > 1 and (output is None or form == "csv" or file == "-" or model.is_file()):
         raise ValueError(
-            "several processes were launched, which predict together from a model folder and a file of texts to a "
-            "folder of answers: give MODEL, FILE and --output"
+            "several processes were launched, and they can share only work from a model folder and a file of texts to "
+            "a folder of answers: give MODEL, FILE and --output DIR"
         )
     if file != "-":
         require_file(Path(file))
         if form == "csv" and output is not None and output.exists() and output.samefile(file):
-            raise ValueError(f"{output} is the file of texts: give the answers another name")
+            raise ValueError(f"{output} is the input file: give --output another name")
     predictor = open_model(model, device, precision)
     trained = columns_of_training(predictor.story.get("provenance", {})).get("text_column", [])
     columns = TextColumns(text_column or None, trained, id_column)
     wanted = Wanted(probabilities, top)
     skipped = Skipped() if skip_bad_rows else None
     if form != "csv" and output is not None:
+        from abalone.data.files import known_encoding
         from abalone.data.sources import report_beside
         from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
 
@@ -102,6 +122,7 @@ def predict(
             "text_column": text_column,
             "id_column": id_column,
             "precision": precision,
+            "encoding": encoding and known_encoding(encoding, file),  # the same bytes give other texts
         }
         try:
             answered = predict_in_parts(
@@ -117,7 +138,7 @@ def predict(
                 total=None if file == "-" else count_texts(Path(file), columns, encoding, skipping=True),
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("interrupted\n  Run the same command with --resume to go on.") from None
+            raise KeyboardInterrupt("interrupted\n  To continue, run the same command with --resume.") from None
         typer.echo(f"{answered:,} texts answered in {output}", err=True)
         if skipped and skipped.errors:
             listed = report_beside(output)
@@ -137,7 +158,7 @@ def predict(
         _write(chain([rows.header()], map(rows.lines, blocks)), output)
         if rows.formulas:
             warnings.warn(
-                f"spreadsheets take {rows.formulas:,} of the ids for formulas, as they begin with =, +, - or @: import "
+                f"{rows.formulas:,} of the ids begin with =, +, - or @, which spreadsheets take for formulas: import "
                 "that column as text",
                 stacklevel=2,
             )
@@ -152,11 +173,11 @@ def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
     by_name = output is not None and output.suffix.lower() == ".csv" and not output.is_dir()
     form = form or ("csv" if by_name else "jsonl")
     if by_name and form != "csv":
-        raise ValueError(f"--format {form} goes with a folder, and {output} is named like a file: give a folder")
+        raise ValueError(f"--format {form} writes to a folder, and {output} is a file name: give a folder")
     if form == "csv" and output is not None and not by_name:
-        raise ValueError(f"--format csv writes one file: give --output a name that ends in .csv, got {output}")
+        raise ValueError(f"--format csv writes one file: --output must end in .csv, got {output}")
     if (in_parts or form == "parquet") and (output is None or form == "csv"):
-        raise ValueError("--resume, --part-size and --format parquet go with --output, a folder for files of answers")
+        raise ValueError("--resume, --part-size and --format parquet need --output DIR, a folder for the answers")
     return form
 
 
@@ -192,7 +213,7 @@ def _answered(
             done += len(texts)
             bar.reach(done)
     if not done and not (skipped and skipped.errors):
-        typer.echo(f"note: {'standard input' if file == '-' else file} holds no text: 0 texts answered.", err=True)
+        typer.echo(f"note: {'standard input' if file == '-' else file} contains no text: 0 texts answered.", err=True)
 
 
 def _write(pieces: Iterable[str], file: Path | None) -> None:

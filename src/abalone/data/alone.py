@@ -33,7 +33,7 @@ def alone_in(folder: Path) -> Iterator[None]:
                 lock(file.fileno())
             except BlockingIOError:
                 raise InUseError(
-                    f"another process is at work in {folder}: wait for it, or give another folder "
+                    f"another process is using {folder}: wait for it to finish, or give another folder "
                     "(--output, or run_folder= of fit)"
                 ) from None
             # Whoever leaves removes the file: opened before that and locked after it, it keeps nobody out any more.
@@ -47,7 +47,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def remove_unless_in_use(folder: Path) -> None:
-    """Remove a folder, if it is there; one that another process is at work in stays."""
+    """Remove a folder, if it is there; one that another process is using stays."""
     if folder.is_dir():
         with suppress(InUseError):
             with alone_in(folder):

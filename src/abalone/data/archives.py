@@ -60,7 +60,7 @@ class Unpacked(io.RawIOBase):
             raise DataError(
                 f"unpacks to more than {self._most / 2**20:,.0f} MiB, over {EXPANSION} times its size",
                 path=self._path,
-                hint="If that is what it should hold, unpack it yourself and give the unpacked file.",
+                hint="If it is meant to be that large, unpack it yourself and give the unpacked file.",
             )
         buffer[: len(block)] = block
         return len(block)
@@ -112,9 +112,9 @@ def read_zip(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
 def _content(file: IO[bytes], path: Path, name: str) -> bytes:
     content = file.read(LARGEST_MEMBER + 1)
     if len(content) > LARGEST_MEMBER:
-        raise DataError(f"{name} in it has more than {LARGEST_MEMBER / 2**20:.0f} MiB", path=path)
+        raise DataError(f"its file {name} is larger than {LARGEST_MEMBER / 2**20:.0f} MiB", path=path)
     return content
 
 
 def _damaged(kind: str, path: Path, error: Exception) -> DataError:
-    return DataError(f"not a readable {kind} ({error})", path=path, hint="Get it again.")
+    return DataError(f"not a readable {kind} ({error})", path=path, hint="Download it again.")

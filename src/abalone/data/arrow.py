@@ -103,7 +103,7 @@ def _names_in_schema(schema: Any, path: Path) -> dict[str, list[str]]:
     try:
         return _class_names(datasets.Features.from_arrow_schema(schema))
     except Exception as error:  # it takes the file's word for everything, and stumbles where that is wrong
-        raise DataError(f"the names of its labels cannot be read: {error!r}", path=path) from error
+        raise DataError(f"its label names cannot be read: {error!r}", path=path) from error
 
 
 class DatasetTable(Table):

@@ -128,7 +128,7 @@ def _columns(labels: csr_array, wanted: np.ndarray) -> csr_array:
 
 def unseen_message(unseen: Iterable[str]) -> str:
     """What to tell of labels that no training document carries."""
-    return f"In no training document, so left out of training and scoring: {listed(unseen)}."
+    return f"Labels without a training document, left out of training and scoring: {listed(unseen)}."
 
 
 def uncarried_notes(documents: Documents, names: Iterable[str]) -> list[str]:
@@ -210,13 +210,13 @@ def _exceptions(
     few = [names[label] for label in np.flatnonzero((texts > 0) & (texts < len(parts)))]
     made |= {"exceptions": absent, "too_few_documents": few}
     notes += [
-        f"Stratification could not put into {split}, since their documents are needed elsewhere: {listed(untold)}."
+        f"Labels missing from {split}, since their documents are needed in another split: {listed(untold)}."
         for split, missing in absent.items()
         if (untold := [name for name in missing if name not in few])
     ]
     if few:
         what = "different texts" if copies else "documents"
-        notes.append(f"With fewer than {len(parts)} {what}, so not in every split: {listed(few)}.")
+        notes.append(f"Labels with fewer than {len(parts)} {what}, so not in every split: {listed(few)}.")
     return notes
 
 
@@ -224,17 +224,19 @@ def _label_findings(documents: Documents, names: list[str], labels: csr_array) -
     notes = uncarried_notes(documents, names)
     distinct = np.diff(labels.indptr)  # [n]
     if repeated := int((documents.labels.lengths() > distinct).sum()):
-        notes.append(f"Documents that repeat a label, which counts once: {repeated}.")
+        notes.append(f"Documents that repeat a label (it counts once): {repeated}.")
     if unlabelled := int((distinct == 0).sum()):
         notes.append(f"Documents without labels: {unlabelled}.")
     for column, name in enumerate(names):
         if name.casefold() in NOTHING:
             carrying = int(labels[:, [column]].sum())
-            notes.append(f"Documents that carry the label {name!r}: {carrying}. If that means none, empty those cells.")
+            notes.append(
+                f"Documents that carry the label {name!r}: {carrying}. If it means no label, leave those cells empty."
+            )
     if groups := differing_by_case(names):
         notes.append(
             f"Labels that differ only by case are kept apart: {_joined('/'.join(map(_told, g)) for g in groups)}; "
-            "merge_case=True (--merge-case) makes them one."
+            "merge_case=True (--merge-case) merges them."
         )
     return notes + _doubts(names, distinct)
 
@@ -256,7 +258,11 @@ def _doubts(names: list[str], distinct: np.ndarray) -> list[str]:
         without = int((distinct == 0).sum())
         doubts.append(
             f"There is only one label, {names[0]!r}, so all that can be learnt is which documents carry it: "
-            + (f"{without:,} do not." if without else "here all do, and there is nothing to learn. Add some without.")
+            + (
+                f"{without:,} do not."
+                if without
+                else "here all do, and there is nothing to learn. Add documents without it."
+            )
         )
     elif distinct.max() == 1:
         doubts.append(
@@ -273,4 +279,4 @@ def _one_split_only(held: np.ndarray, names: list[str], told: set[str]) -> list[
     alone = np.flatnonzero((held > 0).sum(axis=0) == 1)
     where = held.argmax(axis=0)
     entries = [f"{_told(names[label])} ({SPLITS[where[label]]})" for label in alone if names[label] not in told]
-    return [f"In one split only: {_joined(entries)}."] if entries else []
+    return [f"Labels in one split only: {_joined(entries)}."] if entries else []

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
-HINT = "Mend the row, or leave out such rows with skip_bad_rows=True."
+HINT = "Fix the row, or leave out such rows with skip_bad_rows=True."
 
 
 class BadRows:
@@ -50,7 +50,7 @@ class BadRows:
             return self._files.enter_context(written_whole(report))
         except OSError as error:
             raise DataError(
-                f"the rows left out cannot be written: {error.strerror}",
+                f"the list of rows left out cannot be written: {error.strerror}",
                 path=report,
                 hint="Give another file: skip_bad_rows='bad-rows.jsonl'.",
             ) from error

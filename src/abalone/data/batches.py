@@ -15,7 +15,7 @@ def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
         budget: the most tokens in a batch, padding included.
     """
     if budget < 1:
-        raise ValueError(f"a budget of {budget} tokens fits no document")
+        raise ValueError(f"budget must be at least 1 token, got {budget}")
     order = np.argsort(-lengths, kind="stable")
     batches = []
     start = 0
@@ -37,7 +37,7 @@ def shuffled_batches(n: int, batch_size: int, *, seed: int, epoch: int, drop_las
         drop_last: leave out a last batch that is smaller than the others.
     """
     if batch_size < 1:
-        raise ValueError(f"a batch of {batch_size} documents is no batch")
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     order = np.random.default_rng([seed, epoch]).permutation(n)
     used = n - n % batch_size if drop_last else n
     return [order[start : min(start + batch_size, used)] for start in range(0, used, batch_size)]

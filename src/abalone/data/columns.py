@@ -30,7 +30,7 @@ class Columns:
 
     Args:
         text: joined by a newline where they are several.
-        labels: one column of labels, or one 0/1 column a label.
+        labels: one column of labels, or one 0/1 column per label.
         indicators: whether `labels` are 0/1 columns; a blank cell in them is a 0.
         split: the column that says the split of each row.
         notes: how they were chosen, where a person should know.
@@ -100,7 +100,9 @@ def choose_columns(
         labels, unused = _indicator_columns(table, taken={*text, split})
         indicators = True
         if len(labels) < 2:
-            several = "Or name several of 0 and 1 (or TRUE and FALSE, or 1 and blank), one a label, with label_column=."
+            several = (
+                "Or name several columns of 0 and 1 (or TRUE/FALSE, or 1/blank), one per label, with label_column=."
+            )
             _give_up(table, "labels", LABEL_NAMES, "label_column", several)
         notes.append(
             f"No column is named like labels, so the {len(labels)} columns of 0 and 1 are taken as labels"
@@ -163,7 +165,7 @@ def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] 
     plain = [(plain_name(column), column) for column in present]
     found = [column for name in names for own, column in plain if own == name]
     if len(found) > 1 and notes is not None:
-        notes.append(f"Column {found[0]!r} is used; {', '.join(map(repr, found[1:]))} would have done as well.")
+        notes.append(f"Column {found[0]!r} is used; {', '.join(map(repr, found[1:]))} would fit too.")
     return found[0] if found else None
 
 
@@ -190,7 +192,7 @@ def _why_no_indicator(name: str, peeked: Sequence[Row]) -> str | None:
         return None
     example = short(odd[0].values.get(name))
     # Mostly 0 and 1: it may be a label with a slip in it, which a person would want to find.
-    return f"0 and 1 but for {example} in line {odd[0].line}" if 2 * len(odd) < len(others) else f"holds {example}"
+    return f"0 and 1 except for {example} in line {odd[0].line}" if 2 * len(odd) < len(others) else f"holds {example}"
 
 
 def _explained(unused: Mapping[str, str]) -> str:
@@ -214,7 +216,7 @@ def _give_up(table: Table, what: str, names: Sequence[str], option: str, otherwi
     """No column could be found: say which there are and which of them comes nearest."""
     by_lower = {column.lower(): column for column in table.columns}
     near = [match for name in names for match in get_close_matches(name, by_lower, n=1, cutoff=0.6)]
-    advice = f"Name it: {option}={by_lower[near[0]]!r}?" if near else f"Name the column with {option}=."
+    advice = f"Did you mean {option}={by_lower[near[0]]!r}?" if near else f"Name the column with {option}=."
     raise DataError(
         f"no column for the {what} (looked for {', '.join(names)})",
         path=table.name,
@@ -225,5 +227,5 @@ def _give_up(table: Table, what: str, names: Sequence[str], option: str, otherwi
 def _missing(table: Table, name: str, reason: str) -> DataError:
     by_lower = {column.lower(): column for column in table.columns}
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    nearest = f" Nearest: {by_lower[near[0]]!r}." if near else ""
+    nearest = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return DataError(reason, path=table.name, hint=f"Columns: {', '.join(table.columns)}.{nearest}")

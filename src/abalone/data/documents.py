@@ -118,16 +118,16 @@ def read_documents(
                 documents.notes.append(f"{Path(table.name).name} holds no documents.")
         if not columns.indicators and cells.bit_vectors:
             raise DataError(
-                f"column {columns.labels[0]!r} holds 0/1 vectors, which do not say the names of the labels",
+                f"column {columns.labels[0]!r} holds 0/1 vectors, which do not name the labels",
                 path=tables[0].name,
-                hint="Give lists of names, or one 0/1 column a label.",
+                hint="Give lists of names, or one 0/1 column per label.",
             )
         separators = cells.split()
     documents.texts, documents.splits = texts, splits
     if blanks:
         where = ", ".join(f"{column} {count:,}" for column, count in blanks.most_common(NAMED))
-        more = f" and {len(blanks) - NAMED:,} columns more" if len(blanks) > NAMED else ""
-        documents.notes.append(f"Blank cells of the 0/1 columns, read as 0: {blanks.total():,} ({where}{more}).")
+        more = f" and {len(blanks) - NAMED:,} more columns" if len(blanks) > NAMED else ""
+        documents.notes.append(f"Blank cells in 0/1 columns, read as 0: {blanks.total():,} ({where}{more}).")
     documents.separator = separators[0] if separators else label_separator
     if len(separators) > 1:
         others = " and ".join(map(repr, separators[1:]))
@@ -155,7 +155,7 @@ def text_of(values: Mapping[str, object], columns: Sequence[str]) -> str:
             if part.strip():
                 parts.append(part)
         elif part is not None:
-            raise ValueError(f"the text in column {column!r} is no string but {type(part).__name__}: {short(part)}")
+            raise ValueError(f"the text in column {column!r} is not a string but {type(part).__name__}: {short(part)}")
     if not parts:
         raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
     text = "\n".join(parts)

@@ -141,7 +141,7 @@ def _check_shards(folder: Path, split: str | None, paths: list[Path]) -> None:
     for shard in shards:
         if shard["total"] and int(shard["total"]) != len(paths):
             raise DataError(
-                f"{len(paths)} of the {int(shard['total'])} files {shard['table']}-…-of-{shard['total']} are here",
+                f"only {len(paths)} of the {int(shard['total'])} files {shard['table']}-…-of-{shard['total']} are here",
                 path=folder,
             )
 
@@ -159,7 +159,7 @@ def refuse_spreadsheet(path: Path) -> None:
     """Raise where a file is one of a spreadsheet program."""
     if path.suffix.lower() in SPREADSHEETS:
         raise DataError(
-            f"spreadsheets ({path.suffix}) are not read",
+            f"spreadsheets ({path.suffix}) are not supported",
             path=path,
             hint="Save it as CSV (in Excel: Save As, CSV UTF-8) and give that file.",
         )
@@ -172,7 +172,7 @@ def known_encoding(name: str, path: str | Path) -> str:
         return codecs.lookup(name).name
     except (LookupError, ValueError) as error:
         hint = "Common ones: utf-8, cp1252 (Windows, Western Europe), latin-1, utf-16, cp1251, gb18030, shift_jis."
-        raise DataError(f"no encoding is called {name!r}", path=path, hint=hint) from error
+        raise DataError(f"unknown encoding {name!r}", path=path, hint=hint) from error
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def open_text(path: Path, *, newline: str | None = None, encoding: str | None = 
     except UnicodeError as error:  # an encoding of several bytes a character, in which some bytes cannot be kept
         raise _not_of(encoding, path, error) from error
     except (EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "there is too little memory"
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "out of memory"
         hint = "Was it copied or downloaded in full?" if path.suffix.lower() in COMPRESSIONS else None
         raise DataError(f"cannot be read: {reason}", path=path, hint=hint) from error
 
@@ -272,7 +272,7 @@ class _ZstdFile(io.RawIOBase):
             block = (self._frame.unused_data if self._frame.eof else b"") or self._source.read(STEP)
             if not block:
                 if self._begun and not self._frame.eof:
-                    raise EOFError("the archive ends in the middle")
+                    raise EOFError("the archive is cut short")
                 return 0
             if self._frame.eof:
                 self._frame = self._zstd.ZstdDecompressor().decompressobj()

@@ -40,7 +40,7 @@ def identified_text(values: Mapping[str, object], columns: Sequence[str], id_col
         raise ValueError(f"no id in column {id_column!r}")
     if isinstance(row_id, bool) or not isinstance(row_id, str | int):
         raise ValueError(
-            f"the id in column {id_column!r} is no string or whole number but {type(row_id).__name__}: {short(row_id)}"
+            f"the id in column {id_column!r} is not a string or integer but {type(row_id).__name__}: {short(row_id)}"
         )
     if isinstance(row_id, str) and (reason := half_character(row_id)):
         raise ValueError(f"the id {reason}")

@@ -49,7 +49,7 @@ def load_corpus(
     Own data is a CSV, TSV, JSON Lines or JSON file (plain, .gz, .xz or .zst), a Parquet or Arrow file, a folder with
     train, validation and test files of these, a pattern such as `"shards/*.parquet"` that matches them, or a Hugging
     Face `Dataset` or `DatasetDict`, in memory or as saved by `save_to_disk`. Columns with the usual names are found by
-    themselves. Labels may be lists, strings like `"sports; politics"`, or one 0/1 column a label. Without splits,
+    themselves. Labels may be lists, strings like `"sports; politics"`, or one 0/1 column per label. Without splits,
     80/10/10 are made by iterative stratification, with copies of a text (equal up to white space) in the same split;
     without a validation split alone, a stratified tenth of train is split off. What is larger than 64 MiB is read to
     the cache folder once and memory-mapped from there.
@@ -85,12 +85,12 @@ def load_corpus(
         given = (text_column, label_column, split_column, label_separator, encoding)
         if skip_bad_rows or merge_case or drop_duplicates or given != (None,) * 5:
             raise DataError(
-                f"{source!r} is a benchmark, whose reader knows its columns; only path= goes with it",
+                f"{source!r} is a benchmark with known columns, and takes no option but path=",
                 hint=f"For a file or folder of that name, write './{source}'.",
             )
         return BENCHMARKS[source](None if path is None else Path(path))
     if path is not None:
-        raise DataError(f"path= goes with the name of a benchmark ({', '.join(BENCHMARKS)}), not with {source!r}")
+        raise DataError(f"path= is only for benchmarks ({', '.join(BENCHMARKS)}), and {source!r} is not one")
 
     read = read_source(
         source,
@@ -201,9 +201,9 @@ def _open(source: "str | Path | Dataset | DatasetDict", encoding: str | None) ->
     datasets = sys.modules.get("datasets")  # whoever has a dataset has imported it
     if datasets and isinstance(source, datasets.Dataset | datasets.DatasetDict):
         if encoding is not None:
-            raise DataError("encoding= goes with text files; a dataset has decoded its texts")
+            raise DataError("encoding= is only for text files; a dataset is decoded already")
         return open_dataset(source)
-    raise DataError(f"a path, a Dataset or a DatasetDict expected, got {type(source).__name__}")
+    raise DataError(f"expected a path, a Dataset or a DatasetDict, got {type(source).__name__}")
 
 
 def _unknown(source: str | Path, folder: Path) -> DataError:
@@ -222,6 +222,6 @@ def _report(source: Source, skip_bad_rows: bool | str | Path) -> Path | None:
     if skip_bad_rows and source.report is None:
         raise DataError(
             "a dataset in memory has no folder to list bad rows in",
-            hint="Say where: skip_bad_rows='bad-rows.jsonl'.",
+            hint="Name a file: skip_bad_rows='bad-rows.jsonl'.",
         )
     return source.report if skip_bad_rows else None

@@ -95,7 +95,7 @@ def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
 
 
 def _unseen_warning(unseen: list[str]) -> str:
-    return f"no training document carries {listed(unseen)}: left out, not scored"
+    return f"no training document carries {listed(unseen)}: left out of the scores"
 
 
 def label_lists(labels: csr_array, names: Sequence[str]) -> list[list[str]]:
@@ -141,8 +141,8 @@ def _one_column(texts: Texts) -> Sequence[str]:
         if texts.ndim > 2 or texts.shape[1] != 1:
             held = f"the columns {listed(columns)}" if columns else f"the shape {texts.shape}"
             raise TypeError(
-                f"texts has {held}: give the one that holds the texts, for example df['text'], or several joined to "
-                "one text a row"
+                f"texts has {held}: give the column of the texts, for example df['text'], or several columns joined to "
+                "one text per row"
             )
         texts = texts[:, 0]
     return list(texts)
@@ -159,8 +159,8 @@ def _lists_of(table: LabelTable) -> LabelLists:
         values = np.asarray(table.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"a table of labels must hold 0 and 1 only, in one column a label, here {listed(columns)} ({error}); of a "
-            "column that holds lists of names, give the column"
+            f"a table of labels must hold only 0 and 1, one column per label, here {listed(columns)} ({error}); if "
+            "one column holds lists of names, give that column"
         ) from None
     matrix = _matrix(values, columns)
     return LabelLists(columns, matrix.indices, matrix.indptr[1:])

@@ -22,7 +22,8 @@ def repeated_notes(hashes: np.ndarray, rows: Mapping[str, np.ndarray]) -> list[s
     trained = hashes[rows[train]]
     repeated = {split: int(np.isin(hashes[rows[split]], trained).sum()) for split in others}
     return [
-        f"{count:,} of {rows[split].size:,} {split} texts are also training texts, so scores on them flatter."
+        f"{count:,} of {rows[split].size:,} {split} texts are also training texts, so scores on "
+        "them will look too good."
         for split, count in repeated.items()
         if count
     ]
@@ -41,8 +42,8 @@ def without_copies(documents: Documents) -> Documents:
     labels = _merged(documents.labels, keeper, len(rows))
     per_document = np.diff(documents.label_matrix()[1].indptr)  # [n]
     differing = np.unique(keeper[per_document < labels.lengths()[keeper]]).size
-    added = f"; {differing:,} of the texts that stay took labels from a copy" if differing else ""
-    note = f"Copies of a text that stood there before, left out: {len(hashes) - len(rows):,}{added}."
+    added = f"; {differing:,} of the remaining texts took labels from a copy" if differing else ""
+    note = f"Duplicate texts left out: {len(hashes) - len(rows):,}{added}."
     return Documents(
         take(documents.texts, rows),
         labels,

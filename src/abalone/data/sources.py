@@ -95,7 +95,7 @@ def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "
             else:
                 of_split[split] = DatasetTable(part, f"{shown}[{key!r}]", split)
         if "train" not in of_split:
-            raise DataError(f"no part is called train: {', '.join(parts)}", path=shown)
+            raise DataError(f"no part is named train: {', '.join(parts)}", path=shown)
         tables = [of_split[split] for split in SPLITS if split in of_split]
     else:
         tables = [DatasetTable(part, shown) for part in parts.values()]
@@ -119,9 +119,9 @@ def _open_files(folder: Path, found: DataFiles, checked: bool, encoding: str | N
         tables += [_open_file(path, split, encoding) for path in paths]
         files |= {path.relative_to(folder).as_posix(): path for path in paths}
         if split is None and None in found.of_split and len(paths) > 1:
-            notes.append(f"No name says a split, so these are read as one table: {_names(paths)}.")
+            notes.append(f"No file name tells the split, so these are read as one table: {_names(paths)}.")
     if found.left_out:
-        notes.append(f"Left out, since the names say no split: {_names(found.left_out)}.")
+        notes.append(f"Left out, since the file names tell no split: {_names(found.left_out)}.")
     formats = "/".join(dict.fromkeys(table.format for table in tables))
     name = folder.resolve().name
     provenance = {"source": name, "format": formats, **_checksums(files, checked), **_told(encoding)}
@@ -144,14 +144,14 @@ def _open_file(path: Path, split: str | None = None, encoding: str | None = None
         case _:
             refuse_spreadsheet(path)
             raise DataError(
-                f"the name says no known format ({', '.join(FORMATS)})",
+                f"unknown file format (known: {', '.join(FORMATS)})",
                 path=path,
                 hint=f"CSV, TSV and JSON may also be compressed ({', '.join(COMPRESSIONS)}).",
             )
 
 
 def _has_no_encoding(path: Path) -> DataError:
-    return DataError("encoding= goes with text files (CSV, TSV, JSON), and this is none", path=path)
+    return DataError("encoding= is only for text files (CSV, TSV, JSON), and this is not one", path=path)
 
 
 def _told(encoding: str | None) -> dict[str, object]:

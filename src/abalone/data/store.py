@@ -44,7 +44,7 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
         build_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
     except OSError as error:
         raise DataError(
-            f"the texts cannot be kept here: {error.strerror or error}",
+            f"the texts cannot be cached here: {error.strerror or error}",
             path=folder.parent,
             hint="Set ABALONE_CACHE to a folder with space for all of them.",
         ) from error
@@ -52,7 +52,7 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
         return _read_back(folder)
     except Exception as error:  # numpy says in many ways that bytes are wrong
         raise DataError(
-            "what was kept here is damaged", path=folder, hint="Remove the folder; it is made again."
+            "the cached texts are damaged", path=folder, hint="Delete the folder; it will be rebuilt."
         ) from error
 
 

@@ -100,7 +100,7 @@ class CsvTable(Table):
             raise DataError(f"header: {header.reason}", path=self.path, line=header.line, hint=header.hint)
         names = [name.strip() for name in header[1]]
         if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-            raise DataError(f"the header has columns twice: {', '.join(repeated)}", path=self.path, line=header[0])
+            raise DataError(f"duplicate columns in the header: {', '.join(repeated)}", path=self.path, line=header[0])
         return tuple(names)
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
@@ -207,7 +207,7 @@ class JsonTable(Table):
                 case mark:
                     at = line + text.count("\n", counted, position)
                     found = f"found {mark!r}" if mark else "the file ends"
-                    raise DataError(f"not JSON: ',' or the closing ']' expected, {found}", path=self.path, line=at)
+                    raise DataError(f"not JSON: expected ',' or the closing ']', {found}", path=self.path, line=at)
 
     def _row(self, line: int, source: str) -> Row | BadRow:
         return _undecodable_row(line, source, self.encoding) or _row(line, source)
@@ -257,7 +257,7 @@ def _row(line: int, source: str) -> Row | BadRow:
         where = f" at position {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
         return BadRow(line, f"not JSON: {_fault(error).removesuffix(' at')}{where}", source)
     if not isinstance(values, dict):
-        return BadRow(line, f"a JSON object expected, found {type(values).__name__}", source)
+        return BadRow(line, f"expected a JSON object, found {type(values).__name__}", source)
     return Row(line, values, source)
 
 
@@ -267,7 +267,7 @@ def _fault(error: Exception) -> str:
         case json.JSONDecodeError():
             return error.msg
         case RecursionError():
-            return "lists or objects too deep inside each other"
+            return "lists or objects are nested too deeply"
         case _:
             return f"a number of more than {sys.get_int_max_str_digits()} digits"
 

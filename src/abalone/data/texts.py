@@ -20,7 +20,7 @@ from abalone.data.cache import written_whole
 from abalone.data.errors import DataError
 
 BLOB, OFFSETS, CHECKSUM = "texts.utf8", "offsets.npy", "texts.sha256"
-_MADE_ANEW = "Delete the folder; it is made anew from the source."
+_MADE_ANEW = "Delete the folder; it will be rebuilt from the source."
 
 
 class MappedTexts(Sequence[str]):

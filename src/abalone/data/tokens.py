@@ -82,7 +82,7 @@ class TokenArray:
     def _room(self, max_length: int) -> int:
         special = len(self.prefix) + len(self.suffix)
         if max_length <= special:
-            raise ValueError(f"max_length={max_length} leaves no room beside {special} special tokens")
+            raise ValueError(f"max_length={max_length} leaves no room for text beside {special} special tokens")
         return max_length - special
 
 
@@ -255,7 +255,7 @@ def read_tokens(path: Path) -> TokenArray | None:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         intact = False
     if not intact:
-        warnings.warn(f"{path} is damaged, so the tokens are made again", stacklevel=2)
+        warnings.warn(f"{path} is damaged, so the texts are tokenized again", stacklevel=2)
         return None
     return TokenArray(ids_view, offsets_view, prefix, suffix)
 

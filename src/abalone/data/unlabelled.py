@@ -130,7 +130,7 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
     values = _object(line)
     if values is None:
         if columns.ids is not None:
-            raise ValueError(f"a line of plain text has no id: expected is a JSON object with a field {columns.ids!r}")
+            raise ValueError(f"a line of plain text has no id: expected a JSON object with a field {columns.ids!r}")
         return line
     text = columns.found_in(tuple(values))
     if text is None:
@@ -138,7 +138,7 @@ def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
         if usual is None:
             raise ValueError(
                 f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
-                f"there is {', '.join(values) or 'none'}): name it with text_column="
+                f"found {', '.join(values) or 'none'}): name it with text_column="
             )
         text = (usual,)
         _tell_of_missing(columns, text, "a JSON object")

@@ -87,7 +87,7 @@ def as_script_data(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Without numpy, without digits that nobody reads; what is no number becomes null."""
+    """Without numpy, without digits that nobody reads; NaN and infinity become null."""
     match value:
         case np.ndarray() | np.generic():
             return _plain(value.tolist())

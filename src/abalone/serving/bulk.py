@@ -92,7 +92,10 @@ def _beyond(rest: Iterator[str], parts: Parts, part_size: int) -> Iterator[str]:
     ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
     for text in rest:
         if ended:
-            raise ValueError(f"{parts.folder} answers all of other texts: here are more than its {parts.documents:,}")
+            raise ValueError(
+                f"{parts.folder} holds answers to other texts: it ends after {parts.documents:,}, and here are more. "
+                "Give the texts it was started with, or another folder"
+            )
         yield text
 
 

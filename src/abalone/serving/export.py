@@ -79,7 +79,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     differences = _differences(model, predictor, texts if int8 else texts + _odd_texts(predictor))
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
     if not off <= allowed:  # written so that NaN is refused too
-        advice = "this model does not bear 8 bits: export it without int8" if int8 else "please report this"
+        advice = "this model loses too much in 8 bits: export it without int8" if int8 else "please report this"
         raise ValueError(
             f"nothing was written: probabilities from the ONNX file are off by {off:.2g}, more than {allowed:g}; "
             f"{advice}"

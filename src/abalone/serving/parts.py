@@ -69,7 +69,7 @@ class Parts:
         manifest = folder / MANIFEST
         if manifest.is_file():
             if not resume:
-                raise FileExistsError(f"{folder} holds predictions: go on with resume=True, or give another folder")
+                raise FileExistsError(f"{folder} holds predictions: continue with resume=True, or give another folder")
             parts._go_on(_read_manifest(manifest))
         elif folder.exists() and (not folder.is_dir() or any(not _is_partial(file) for file in folder.iterdir())):
             raise FileExistsError(f"{folder} exists and holds no predictions: give another folder")
@@ -89,8 +89,8 @@ class Parts:
         for part in self.done:
             if checksum(islice(texts, part.documents)) != part.texts:
                 raise ValueError(
-                    f"{self.folder} answers other texts: those of {part.name} are not these. "
-                    "Give the texts it was begun with, or another folder"
+                    f"{self.folder} holds answers to other texts than these: {part.name} differs. "
+                    "Give the texts it was started with, or another folder"
                 )
 
     @contextmanager
@@ -126,14 +126,16 @@ class Parts:
         ]
         if differing:
             raise ValueError(
-                f"{self.folder} was begun otherwise: {'; '.join(differing)}. "
-                "Use what it was begun with, or give another folder"
+                f"{self.folder} was started with other settings: {'; '.join(differing)}. "
+                "Use the same settings, or give another folder"
             )
         self.done, self.complete = [Part(**part) for part in stored["parts"]], stored["complete"]
         for number, part in enumerate(self.done):
             path = self.folder / part.name
             if not path.is_file() or sha256(path) != part.sha256:
-                warnings.warn(f"{path} is missing or damaged: it and what follows is predicted again", stacklevel=5)
+                warnings.warn(
+                    f"{path} is missing or damaged: this part and all that follow are predicted again", stacklevel=5
+                )
                 self.done, self.complete = self.done[:number], False
                 break
 

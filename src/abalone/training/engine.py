@@ -76,7 +76,7 @@ class Standing:
 
 
 class TrainingDivergedError(ValueError):
-    """The loss is no number any more."""
+    """The loss became NaN or infinite."""
 
 
 def train(
@@ -265,14 +265,14 @@ class _Training:
 
     @contextmanager
     def _where(self) -> Iterator[None]:
-        """Tell where a loss has refused what is no number."""
+        """Tell where a loss refused NaN or infinite values."""
         try:
             yield
         except NotFiniteError as error:
             self._refuse(str(error), self.standing.batch)
 
     def _refuse(self, reason: str, batch: int) -> None:
-        """Stop before what is no number is saved, so that the last checkpoint stays a good one."""
+        """Stop before NaN is saved, so that the last checkpoint stays a good one."""
         step = self.standing.epoch * self.steps_an_epoch + math.ceil(batch / self.plan.accumulation)
         at = f"step {step} (epoch {self.standing.epoch + 1}, batch {batch})"
         with suppress(Exception):  # there is a worse error to tell of

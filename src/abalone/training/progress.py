@@ -105,4 +105,4 @@ class RunProgress:
             if not self._in_terminal:
                 figures = f", {self._figures}" if self._figures else ""
                 share = elapsed / (elapsed + left)
-                log.info("%s%s; %.0f %% of the whole, about %s left", self._part, figures, 100 * share, spoken(left))
+                log.info("%s%s; %.0f%% done, about %s left", self._part, figures, 100 * share, spoken(left))

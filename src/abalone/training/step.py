@@ -149,7 +149,7 @@ class Step:
                 norm = torch.hypot(norm, self._matrices.norm())
             self._note(1, norm)
             # The optimiser divides by the one and does nothing where the other is 1: clipping costs no pass over the
-            # gradients, and what is no number never reaches the weights.
+            # gradients, and NaN never reaches the weights.
             divisor = (norm / self.clip).clamp(min=1).float()
             self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
             self.adamw.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
@@ -165,6 +165,6 @@ class Step:
         self.objective.after_step()
 
     def _note(self, kind: int, value: Tensor) -> None:
-        """Remember this batch if its value is the first that is no number."""
+        """Remember this batch if its value is the first that is NaN or infinite."""
         first = (self._wrong[kind] < 0) & ~value.detach().isfinite()
         self._wrong[kind] = torch.where(first, self._batch, self._wrong[kind])

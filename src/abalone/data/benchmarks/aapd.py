@@ -18,7 +18,7 @@ RELEASE = Release(
     publisher="the authors of SGM (Yang et al. 2018, github.com/lancopku/SGM) or hedwig-data (Castorini)",
     files=(
         "text_train, label_train, text_val, label_val, text_test and label_test (SGM), or aapd_train.tsv, "
-        "aapd_dev.tsv and aapd_test.tsv (hedwig), or a CSV with a column 'abstract' and a 0/1 column a label"
+        "aapd_dev.tsv and aapd_test.tsv (hedwig), or a CSV with a column 'abstract' and one 0/1 column per label"
     ),
     licence="not stated by its authors; arXiv metadata is CC0 1.0",
 )
@@ -79,7 +79,7 @@ def _read_sgm(folder: Path) -> Documents:
 
 def _read_hedwig(folder: Path) -> Documents:
     """`aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
-    documents = Documents(notes=["The bit strings come without label names: the labels are called by their position."])
+    documents = Documents(notes=["The bit strings come without label names: the labels are named by their position."])
     for part in HEDWIG_PARTS:
         file = _find(folder, *(f"aapd_{name}.tsv" for name in part))
         for number, line in read_lines(file):
@@ -95,7 +95,7 @@ def _read_hedwig(folder: Path) -> Documents:
 
 
 def _read_csv(files: list[Path]) -> Documents:
-    """A header with a column `abstract`, then a 0/1 column a label; columns before it are not read."""
+    """A header with a column `abstract`, then one 0/1 column per label; columns before it are not read."""
     documents = Documents()
     header = CsvTable(files[0]).columns
     if "abstract" not in header:

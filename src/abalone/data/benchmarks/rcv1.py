@@ -85,7 +85,7 @@ def _prepare(store: Path, form: str, place: Path) -> Corpus:
             f"{len(rare)} topics with fewer than {MINIMUM} training documents are left out: {', '.join(rare)}."
         )
     if len(kept) != TOPICS_KEPT:
-        notes.append(f"{len(kept)} topics are kept; of the whole RCV1-v2 it would be {TOPICS_KEPT}.")
+        notes.append(f"{len(kept)} topics are kept; the whole of RCV1-v2 has {TOPICS_KEPT}.")
 
     labels = csr_array(labels[:, kept])
     fit, held_out = exact_split(csr_array(labels[train]), (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
@@ -121,7 +121,7 @@ def _open_store(store: Path) -> tuple[dict[str, list[str]], MappedTexts, np.ndar
         if not (fits and all(isinstance(name, str) for part in ("topics", "notes") for name in facts[part])):
             raise ValueError("the parts do not fit each other")
     except Exception as error:  # of three libraries, which say in many ways that bytes are wrong
-        hint = "Delete the folder; it is made anew from the source."
+        hint = "Delete the folder; it will be rebuilt from the source."
         raise DataError(f"the prepared corpus is damaged ({error})", path=store, hint=hint) from error
     return facts, texts, ids, labels
 
@@ -174,7 +174,7 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
     with TextWriter(folder) as writer:
         for record in track(records, "Reading RCV1-v2", DOCUMENTS):
             if record.document in seen:
-                reason = f"document {record.document} is there a second time"
+                reason = f"document {record.document} appears twice"
                 raise DataError(reason, path=record.path, line=record.line)
             seen[record.document] = None
             empty += not record.text
@@ -209,13 +209,13 @@ def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
             continue
         mark, _, number = line.strip().partition(" ")
         if mark != ".I" or not is_id(number):
-            raise DataError(f"'.I <id>' expected, not {line.strip()[:40]!r}", path=path, line=start)
+            raise DataError(f"expected '.I <id>', found {line.strip()[:40]!r}", path=path, line=start)
         document, tokens, closed = int(number), list[str](), False
         cut = DataError(
             f"the record of document {document} is cut short",
             path=path,
             line=start,
-            hint="A record is '.I <id>', '.W', lines of tokens and an empty line. Get the file again.",
+            hint="A record is '.I <id>', '.W', lines of tokens and an empty line. Download the file again.",
         )
         if next(lines, (0, ""))[1].strip() != ".W":
             raise cut
@@ -242,7 +242,7 @@ def read_qrels(path: Path) -> Topics:
             case []:
                 continue
             case _:
-                raise DataError(f"'TOPIC id 1' expected, not {line.strip()[:40]!r}", path=path, line=number)
+                raise DataError(f"expected 'TOPIC id 1', found {line.strip()[:40]!r}", path=path, line=number)
     return topics
 
 
@@ -274,7 +274,7 @@ def _records_of_news(files: list[Path], topics: Topics, notes: list[str], *, jud
     why = f"are not in {QRELS}" if judged else "have no topic code"
     for count, finding in (
         (left_out, f"documents {why} and are left out, as in RCV1-v2."),
-        (regionless, f"documents have no region code; RCV1-v2 has no such documents (put {QRELS} there to tell)."),
+        (regionless, f"documents have no region code; RCV1-v2 has no such documents (add {QRELS} to leave them out)."),
         (other, "XML files are not news items."),
     ):
         if count:

@@ -57,7 +57,7 @@ class Release:
     def missing(self, place: Path, reason: str) -> DataError:
         """The error for files that are not at `place`."""
         folder = place if place.is_dir() or not place.suffix else place.parent
-        hint = f"Get {self.files} from {self.publisher}; put it in {folder}, or give its place with path=."
+        hint = f"Get {self.files} from {self.publisher}; put it in {folder}, or give its location with path=."
         return DataError(f"{self.name}: {reason}", path=place, hint=hint)
 
     def provenance(self, **facts: object) -> dict[str, object]:
@@ -112,7 +112,7 @@ def _unfit(record: Mapping[str, Any], name: str, kind: type) -> str | None:
         return f"{found}, not {kind.__name__}"
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        return "holds more than strings"
+        return "has values that are not strings"
     return next(filter(None, map(half_character, texts)), None)
 
 

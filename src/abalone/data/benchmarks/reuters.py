@@ -166,7 +166,7 @@ def _damaged(content: str, position: int, attributes: str, file: str | Path) -> 
     newid = dict(ATTRIBUTE.findall(attributes)).get("NEWID", "?")
     line = content.count("\n", 0, position) + 1
     reason = f"story NEWID={newid} has no end, no <TOPICS> or no <TEXT>"
-    return DataError(reason, path=file, line=line, hint="The file is cut short or damaged: get it again.")
+    return DataError(reason, path=file, line=line, hint="The file is cut short or damaged: download it again.")
 
 
 def _with_topics_of_both(modapte: Documents) -> Documents:

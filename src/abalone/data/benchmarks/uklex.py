@@ -27,7 +27,7 @@ def load(path: Path | None = None) -> Corpus:
     for line, record in read_jsonl(file, FIELDS):
         split = SPLIT_OF.get(record["data_type"])
         if split is None:
-            reason = f"data_type {record['data_type']!r} is none of {', '.join(SPLIT_OF)}"
+            reason = f"data_type {record['data_type']!r} is not one of {', '.join(SPLIT_OF)}"
             raise DataError(reason, path=file, line=line)
         documents.add(f"{record['title']}\n{record['body']}", record["labels"], split)
     names, labels = documents.label_matrix()
