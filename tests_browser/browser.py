@@ -4,9 +4,11 @@ import json
 import shutil
 import time
 from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+from PIL import Image
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -30,6 +32,7 @@ PATIENCE = 300.0  # seconds to wait for something to appear, which a busy machin
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
 AT_REST = 0.6  # seconds, after which what moves on a page has come to rest
 PICTURE_SCALE = 0.625  # of the two pixels a CSS pixel
+COLOURS = 256  # of a picture: a third of the bytes, and at most 8 of 255 off
 BOUNDS = """
 const edges = [arguments[0], arguments[1]].map((css) => document.querySelector(css).getBoundingClientRect());
 return [edges[0].top + scrollY, edges[1].bottom + scrollY, innerWidth];
@@ -108,7 +111,11 @@ class Browser:
         top, bottom, width = self.run(BOUNDS, first, last)
         clip = {"x": 0, "y": max(0, top), "width": width, "height": bottom + 14 - top, "scale": PICTURE_SCALE}
         asked = {"captureBeyondViewport": True, "clip": clip}
-        path.write_bytes(b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"]))
+        taken = b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"])
+        picture = Image.open(BytesIO(taken)).convert("RGB")
+        # Median cut, the default, forgets the small areas: it leaves steps in a gradient.
+        few = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
 
     def console_errors(self) -> list[str]:
         """Warnings and errors in the console since the window opened: scripts, resources, security policy."""
