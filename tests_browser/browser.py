@@ -32,7 +32,7 @@ PATIENCE = 300.0  # seconds to wait for something to appear, which a busy machin
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
 AT_REST = 0.6  # seconds, after which what moves on a page has come to rest
 PICTURE_SCALE = 0.625  # of the two pixels a CSS pixel
-COLOURS = 256  # of a picture: a third of the bytes, and at most 8 of 255 off
+COLOURS = 256  # of a picture: a third of the bytes, and no pixel of these pages is off by more than 15 of 255
 BOUNDS = """
 const edges = [arguments[0], arguments[1]].map((css) => document.querySelector(css).getBoundingClientRect());
 return [edges[0].top + scrollY, edges[1].bottom + scrollY, innerWidth];
