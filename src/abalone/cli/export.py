@@ -30,12 +30,16 @@ def export(
 
     written = write(load(model, device="cpu"), output, int8=int8)
     typer.echo(
-        f"{written.path}: {written.bytes / 1e6:,.1f} MB; on {written.texts} sample texts its probabilities differ by "
+        f"{written.path}: {_size(written.bytes)}; on {written.texts} sample texts its probabilities differ by "
         f"{written.mean_difference:.2g} on average, {written.largest_difference:.2g} at most"
     )
     if int8:
         typer.echo(_about_speed(written.speed))
     typer.echo(f"next: abalone predict {written.path} texts.txt", err=True)
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e6:,.1f} MB" if number >= 1e5 else f"{number / 1e3:,.1f} kB"
 
 
 def _about_speed(speed: float) -> str:

@@ -165,7 +165,7 @@ function heatmap(report, confusion) {
             { class: "name title", x: left - 8, y: top + at(size) + cell / 2 + 3, "text-anchor": "end" },
             "nothing",
           ),
-          svg("text", { class: "title", x: left - 8, y: top - 28, "text-anchor": "end" }, "predicted instead →"),
+          svg("text", { class: "title", x: left - 8, y: top - 28, "text-anchor": "end" }, "predicted →"),
           svg("text", { class: "title", x: left - 8, y: top - 10, "text-anchor": "end" }, "missed ↓"),
         );
         hoverable(plot, marks, ({ words }) => words, cellOf(area.width) * 0.75);
