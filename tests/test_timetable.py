@@ -3,14 +3,7 @@
 import pytest
 
 from abalone.timetable import FADING, Timetable, spoken
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from moved_clock import Clock
 
 
 @pytest.fixture

@@ -11,14 +11,7 @@ from abalone.progress import NOBODY, as_parts_of, overall, track
 from abalone.timetable import Timetable
 from abalone.training import progress
 from abalone.training.progress import RunProgress
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from moved_clock import Clock
 
 
 @pytest.fixture
