@@ -59,6 +59,17 @@ def of_labels(scores: Scores, columns: np.ndarray) -> Scores:
     return Computed((scores.shape[0], len(columns)), lambda rows, chosen: scores[rows, columns[chosen]])
 
 
+def of_documents(scores: Scores, rows: np.ndarray) -> Scores:
+    """Some rows [R] of them, [R, L]: as an array where that is small, computed otherwise."""
+
+    def block(chosen: Index, columns: Index) -> np.ndarray:
+        if isinstance(columns, np.ndarray):  # rows are an array already, and one at most may be
+            return scores[rows[chosen], EVERY][:, columns]
+        return scores[rows[chosen], columns]
+
+    return held(Computed((len(rows), scores.shape[1]), block))
+
+
 def taken(scores: Scores, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Some rows [R] and columns [C] of them as an array, [R, C]."""
     return np.concatenate([scores[rows[part], EVERY][:, columns] for part in row_blocks((len(rows), scores.shape[1]))])

@@ -1,0 +1,363 @@
+"""Out-of-fold answers: for each document that was trained on, the answer of a model that had not seen it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import load, save
+from scipy.sparse import csr_array
+
+from abalone.config import Config
+from abalone.data.seen import text_hashes
+from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, of_documents, row_blocks
+from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probability_scores
+from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.evaluation.ranking import CUTOFFS, ranking_scores
+from abalone.evaluation.thresholds import Thresholds, fit_thresholds
+
+if TYPE_CHECKING:
+    from abalone.report.bootstrap import Interval
+
+OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
+# The probability from which a pair of a document and a label is kept though it is neither true nor given. At 0.01, the
+# 54 labels of arXiv take some 60 bytes a document, and what lies below changes no reliability diagram.
+FLOOR = np.float32(0.01)
+MOST_FOLDS = 2**16
+RANKING = (*(f"precision_at_{k}" for k in CUTOFFS), "ranking_loss", "mean_average_precision")
+TRUE, GIVEN = 1, 2  # bits of a pair's mark in the file
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """What was said of each document by a model that had not seen it, with thresholds that had not seen its fold.
+
+    It is kept beside the model, without the texts. The weights of the mixture and the temperatures are a handful of
+    numbers fitted on all documents; thresholds are one a label, so they are fitted for each fold on the other folds.
+
+    A label whose documents all lie in one fold (it has one document, or one and its copies) was unknown to the model
+    that judged them. Its answers count as they are, which is nearly always a miss: nobody knows how well the finished
+    model, which has seen them, finds the next one. `untaught` names these labels.
+
+    Args:
+        documents: [n] of uint64, `text_hashes` of the texts, in the order of training. A document that was never held
+            out is not listed.
+        folds: [n] of uint16, the fold that the document was in: its judge was trained on the others.
+        labels: [n, L], 0/1, the truth.
+        probabilities: [n, L] of float32, sparse: pairs of at least `FLOOR`, all true ones and all given ones.
+        given: [n, L], 0/1, the labels that reach thresholds fitted without the document's own fold.
+        rest: [L] of float32, the mean probability of the pairs below `FLOOR` that are not given.
+        ranking: the scores that need every probability, by their names in `RANKING`; taken before any was left out.
+    """
+
+    documents: np.ndarray
+    folds: np.ndarray
+    labels: csr_array
+    probabilities: csr_array
+    given: csr_array
+    rest: np.ndarray
+    ranking: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        documents, labels = self.labels.shape
+        for name in ("documents", "folds"):
+            if getattr(self, name).shape != (documents,):
+                raise ValueError(f"{name} must have one entry for each of the {documents} documents")
+        read_one_per_label("rest", self.rest, labels)
+        check_same_shape("labels", self.labels, "probabilities", self.probabilities)
+        check_same_shape("labels", self.labels, "given", self.given)
+        if set(self.ranking) != set(RANKING):
+            raise ValueError(f"ranking must hold {', '.join(RANKING)}, got {', '.join(self.ranking)}")
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[str] | np.ndarray,
+        folds: Sequence[int] | np.ndarray,
+        labels: Labels,
+        probabilities: Scores,
+        config: Config,
+    ) -> "OutOfFold":
+        """Decide the labels of each document by thresholds from the other folds, and keep what is worth keeping.
+
+        With a single fold, thresholds are fitted on one half of the documents and applied to the other, and the other
+        way round. Where the other documents carry no label at all, thresholds are 0.5.
+
+        Args:
+            texts: the documents, or their `text_hashes`; [n].
+            folds: [n], integers from 0, the fold that each document was in.
+            labels: [n, L], 0/1.
+            probabilities: [n, L], after mixture and calibration, each row from the model that had not seen the
+                document; an array or computed block by block.
+            config: what is wanted: `thresholds`, `calibrate`, `at_least_one`.
+        """
+        hashed = isinstance(texts, np.ndarray) and texts.dtype == np.uint64
+        documents = np.array(texts) if hashed else text_hashes(texts)  # [n]
+        truth, probabilities = read_labels("labels", labels), read_probability_scores("probabilities", probabilities)
+        check_same_shape("labels", truth, "probabilities", probabilities)
+        held_out = _read_folds(folds, truth.shape[0])
+        if len(documents) != len(held_out):
+            raise ValueError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
+        parts = held_out if held_out.min() < held_out.max() else _halves(documents)
+        cuts = _cuts_of_others(parts, truth, probabilities, config)
+        counts, columns, kept, marks = [], [], [], []
+        total, pairs = np.zeros(truth.shape[1]), np.zeros(truth.shape[1], dtype=np.int64)  # [L] both, of the rest
+        for rows in row_blocks(truth.shape):
+            block = probabilities[rows, EVERY]  # [r, L], as are all below
+            given = _applied(cuts, parts[rows], block, config.at_least_one)
+            rounded = block.astype(np.float32)  # what is read back must fall on the same side of the floor
+            firm = (rounded >= FLOOR) | given
+            true = truth[rows].toarray().astype(bool)
+            stored = firm | true
+            counts.append(stored.sum(axis=1))
+            columns.append(np.nonzero(stored)[1])
+            kept.append(rounded[stored])
+            marks.append((TRUE * true + GIVEN * given)[stored])
+            total += np.where(firm, 0.0, block).sum(axis=0)
+            pairs += np.count_nonzero(~firm, axis=0)
+        return cls._of_pairs(
+            documents,
+            held_out,
+            *(np.concatenate(part) for part in (counts, columns, kept, marks)),
+            rest=(total / np.maximum(pairs, 1)).astype(np.float32),
+            ranking=ranking_scores(truth, probabilities),
+        )
+
+    @classmethod
+    def _of_pairs(
+        cls,
+        documents: np.ndarray,
+        folds: np.ndarray,
+        counts: np.ndarray,
+        columns: np.ndarray,
+        probabilities: np.ndarray,
+        marks: np.ndarray,
+        *,
+        rest: np.ndarray,
+        ranking: Mapping[str, float],
+    ) -> "OutOfFold":
+        """From the pairs that are kept: `counts` [n] of them a document, and column, probability and mark of each."""
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])  # [n + 1]
+        shape = (len(documents), len(rest))
+
+        def marked(bit: int) -> csr_array:
+            chosen = (marks & bit) > 0
+            before = np.concatenate([[0], np.cumsum(chosen)])[indptr]
+            return csr_array((np.ones(before[-1], np.int8), columns[chosen], before), shape=shape)
+
+        said = csr_array((probabilities, columns, indptr), shape=shape)
+        return cls(documents, folds, marked(TRUE), said, marked(GIVEN), rest, ranking)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return int(self.labels.shape[1])
+
+    @property
+    def num_folds(self) -> int:
+        """Return how many folds there were; 1 where a single part was held out."""
+        return len(np.unique(self.folds))
+
+    def rows(self, texts: Sequence[str]) -> np.ndarray:
+        """Return where each text is among the documents, the first of its copies, and -1 where it is not; [m]."""
+        known, first = np.unique(self.documents, return_index=True)
+        wanted = text_hashes(texts)
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[place] == wanted, first[place], -1)
+
+    def untaught(self, frequencies: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the labels that no judge of their documents had seen, as all of these lie in one fold; [U] columns.
+
+        Args:
+            frequencies: [L], training documents of each label: with a single fold, most are not listed here.
+        """
+        by_label = self.labels.T.tocsr()  # [L, n]
+        support = np.diff(by_label.indptr)
+        known = np.maximum(read_one_per_label("frequencies", np.asarray(frequencies), self.num_labels), support)
+        largest = np.zeros(self.num_labels, dtype=np.int64)
+        for fold in np.unique(self.folds):
+            largest = np.maximum(largest, np.bincount(self.labels[self.folds == fold].indices, minlength=len(largest)))
+        return np.flatnonzero((support > 0) & (largest >= known))
+
+    def scores(self, frequencies: Sequence[int] | np.ndarray | None = None) -> dict[str, float]:
+        """Scores as `evaluate` gives them; `frequencies` [L] add those of head, medium and tail."""
+        known = None if frequencies is None else np.asarray(frequencies)
+        return evaluate(self.labels, self.given, frequencies=known) | dict(self.ranking)
+
+    def by_label(
+        self,
+        label_names: Sequence[str],
+        frequencies: Sequence[int] | np.ndarray | None = None,
+        thresholds: np.ndarray | None = None,
+    ) -> list[LabelScore]:
+        """One row a label, as `per_label` gives them; thresholds, of the finished model, are only shown."""
+        known = None if frequencies is None else np.asarray(frequencies)
+        return per_label(self.labels, self.given, tuple(label_names), known, thresholds)
+
+    def intervals(self, frequencies: Sequence[int] | np.ndarray) -> "dict[str, Interval]":
+        """95 % bootstrap intervals over the documents, of micro-F1 and of macro-F1 overall and by third."""
+        from abalone.report.bootstrap import draw_scores
+
+        return draw_scores(self.labels, self.given, label_thirds(np.asarray(frequencies))).intervals()
+
+    def said(self) -> Computed:
+        """Return the probabilities of all pairs [n, L], block by block, for whoever needs a matrix.
+
+        Pairs below `FLOOR` that are not given have the mean of theirs, label by label: their sum is right, and none of
+        them stands above another, so that a true pair gains nothing from being kept.
+        """
+
+        def block(rows: Index, columns: Index) -> np.ndarray:
+            some: Any = self._firm[rows]  # scipy's types know no slice of columns
+            part = some[:, columns].tocoo()
+            dense = np.repeat(self.rest[columns][None, :], part.shape[0], axis=0)
+            dense[part.row, part.col] = part.data
+            return dense
+
+        return Computed(self.labels.shape, block)
+
+    @cached_property
+    def _firm(self) -> csr_array:
+        """The pairs whose probability is said exactly: those of at least `FLOOR`, and all that are given; [n, L]."""
+        said = self.probabilities
+        firm = said.data >= FLOOR
+        firm[_places(said, self.given)] = True
+        before = np.concatenate([[0], np.cumsum(firm)])[said.indptr]
+        return csr_array((said.data[firm], said.indices[firm], before), shape=said.shape)
+
+    def to_bytes(self) -> bytes:
+        """The content of its file."""
+        said = self.probabilities
+        marks = np.zeros(len(said.data), dtype=np.uint8)
+        marks[_places(said, self.labels)] += TRUE
+        marks[_places(said, self.given)] += GIVEN
+        small = _index_type(self.num_labels)
+        return save(
+            {
+                "documents": self.documents,
+                "folds": self.folds,
+                "counts": np.diff(said.indptr).astype(small),
+                "columns": said.indices.astype(small),
+                "probabilities": said.data,
+                "marks": marks,
+                "rest": self.rest,
+                "ranking": np.array([self.ranking[name] for name in RANKING]),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "OutOfFold":
+        """From the content of its file; whatever does not fit together is refused."""
+        try:
+            stored = load(content)
+        except Exception as error:  # safetensors has errors of its own, and numpy others for types that it lacks
+            raise ValueError(f"{OUT_OF_FOLD} is no safetensors file: {error}") from error
+        try:
+            _refuse_unfit(stored)
+        except KeyError as error:
+            raise ValueError(f"{OUT_OF_FOLD} lacks {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{OUT_OF_FOLD}: {error}") from None
+        pairs = (stored[name] for name in ("documents", "folds", "counts", "columns", "probabilities", "marks"))
+        ranking = dict(zip(RANKING, stored["ranking"].tolist(), strict=True))
+        return cls._of_pairs(*pairs, rest=stored["rest"], ranking=ranking)
+
+
+def _read_folds(folds: Sequence[int] | np.ndarray, documents: int) -> np.ndarray:
+    found = np.asarray(folds)
+    if found.shape != (documents,) or not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(f"folds must be an integer for each of {documents} documents, got {found.dtype} {found.shape}")
+    if found.min() < 0 or found.max() >= MOST_FOLDS:
+        raise ValueError(f"folds must be from 0 to {MOST_FOLDS - 1}, got {found.min()} to {found.max()}")
+    return found.astype(np.uint16)
+
+
+def _halves(documents: np.ndarray) -> np.ndarray:
+    """0 or 1 for each document [n], as many of each as can be; copies of a text are in the same half."""
+    halves: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
+    return halves
+
+
+def _cuts_of_others(
+    parts: np.ndarray, truth: csr_array, probabilities: Scores, config: Config
+) -> dict[int, Thresholds]:
+    """Thresholds for each part, fitted on the documents of the others."""
+    cuts = {}
+    for part in np.unique(parts).tolist():
+        others = np.flatnonzero(parts != part)
+        known = truth[others]
+        cuts[part] = (
+            fit_thresholds(
+                of_documents(probabilities, others), known, objective=config.thresholds, calibrated=config.calibrate
+            )
+            if known.nnz
+            else Thresholds(np.full(truth.shape[1], 0.5))
+        )
+    return cuts
+
+
+def _applied(
+    cuts: Mapping[int, Thresholds], parts: np.ndarray, probabilities: np.ndarray, at_least_one: bool
+) -> np.ndarray:
+    """The labels of each document by the thresholds of its part, bool [n, L]; parts [n], probabilities [n, L]."""
+    given = np.zeros(probabilities.shape, dtype=bool)
+    for part in np.unique(parts).tolist():
+        given[parts == part] = cuts[part].apply(probabilities[parts == part], at_least_one=at_least_one)
+    return given
+
+
+def _places(pattern: csr_array, part: csr_array) -> np.ndarray:
+    """Where each stored pair of `part` [n, L] is among those of `pattern` [n, L]; columns of both are in order."""
+    keys = [
+        np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * np.int64(matrix.shape[1]) + matrix.indices
+        for matrix in (pattern, part)
+    ]
+    if not np.isin(keys[1], keys[0]).all():
+        raise ValueError("a label that is true or given has no probability")
+    return np.searchsorted(keys[0], keys[1])
+
+
+def _index_type(labels: int) -> type[np.unsignedinteger]:
+    """The integers that count and name labels in the file."""
+    return np.uint16 if labels < 2**16 else np.uint32
+
+
+def _refuse_unfit(stored: Mapping[str, np.ndarray]) -> None:
+    """Raise unless these are the arrays that `to_bytes` writes: products follow the indices wherever they point."""
+    documents, labels, pairs = (len(np.atleast_1d(stored[name])) for name in ("documents", "rest", "columns"))
+    small = _index_type(labels)
+    expected = {
+        "documents": (np.uint64, documents),
+        "folds": (np.uint16, documents),
+        "counts": (small, documents),
+        "columns": (small, pairs),
+        "probabilities": (np.float32, pairs),
+        "marks": (np.uint8, pairs),
+        "rest": (np.float32, labels),
+        "ranking": (np.float64, len(RANKING)),
+    }
+    for name, (kind, length) in expected.items():
+        found = stored[name]
+        if found.dtype != kind or found.shape != (length,):
+            raise ValueError(f"{name} are {found.dtype} of shape {found.shape} instead of {np.dtype(kind)} ({length},)")
+    if not documents or not labels:
+        raise ValueError(f"it is about {documents} documents and {labels} labels")
+    ends = np.cumsum(stored["counts"], dtype=np.int64)
+    if ends[-1] != pairs:
+        raise ValueError(f"the documents have {ends[-1]} pairs together, and {pairs} are listed")
+    if stored["columns"].max(initial=0) >= labels:
+        raise ValueError(f"columns name label {stored['columns'].max()}, and there are {labels} labels")
+    rising = np.diff(stored["columns"].astype(np.int64)) > 0
+    rising[ends[(ends > 0) & (ends < pairs)] - 1] = True  # where the next document begins
+    if not rising.all():
+        raise ValueError("the columns of a document are not in order")
+    for name in ("probabilities", "rest", "ranking"):
+        if not np.all((stored[name] >= 0) & (stored[name] <= 1)):  # written so that NaN is refused too
+            raise ValueError(f"{name} must lie in [0, 1]")
+    if stored["marks"].max(initial=0) > TRUE + GIVEN:
+        raise ValueError(f"marks must be at most {TRUE + GIVEN}, got {stored['marks'].max()}")
