@@ -39,12 +39,10 @@ class Run(NamedTuple):
 
 
 def runs(seeds: int = 3) -> list[Run]:
-    """Return what is trained, the most important first: three seeds of the whole corpora, one of the rest."""
-    whole = [Run(corpus, name, seed) for corpus in WHOLE for name in ("default", "bce") for seed in range(seeds)]
-    few = [Run(corpus, "default", 0) for corpus in FEW_SHOT]
+    """Return what is trained, the most important and the longest first: seeds of the whole corpora, one of the rest."""
+    whole = [Run(corpus, name, seed) for corpus in WHOLE for name in CONTENDERS for seed in range(seeds)]
     small = [Run(corpus, name, 0) for corpus in SUBSAMPLES[::-1] for name in ("default", "bce")]
-    other = [Run("reuters", "msc+db", seed) for seed in range(seeds)] + [Run("arxiv54", "msc+db", 0)]
-    return whole + few + small + other
+    return whole + small + [Run(corpus, "default", 0) for corpus in FEW_SHOT]
 
 
 def logits_file(folder: Path, run: Run) -> Path:
