@@ -197,7 +197,7 @@ def test_content_that_does_not_fit_together_is_refused(made):
         ({"documents": stored["documents"][None]}, r"documents are uint64 of shape \(1, 90\)"),
         ({"folds": stored["folds"][1:]}, r"folds are uint16 of shape \(89,\) instead of uint16 \(90,\)"),
         ({"counts": fewer}, "pairs together"),
-        ({"columns": columns + np.uint16(LABELS)}, "columns name label .*, and there are 8 labels"),
+        ({"columns": columns + np.uint8(LABELS)}, "columns name label .*, and there are 8 labels"),
         ({"columns": columns[::-1].copy()}, "not in order"),
         ({"columns": np.zeros_like(columns)}, "not in order"),
         ({"probabilities": nan}, r"probabilities must lie in \[0, 1\]"),

@@ -35,6 +35,7 @@ def to_score(
     seen: "Mapping[str, SeenTexts]",
     *,
     path: Path | None,
+    advice: str = "",
     **options: Any,
 ) -> "tuple[str, str, Sequence[str], LabelLists]":
     """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
@@ -45,6 +46,7 @@ def to_score(
         trained_on: the provenance of each model's data, by the name of the model.
         seen: the texts that each was trained and tuned on, where it knows them.
         path, options: those of `read_corpus`.
+        advice: what else to do with documents that are all known, ending in "; ".
     """
     from abalone.data.benchmarks import BENCHMARKS
 
@@ -54,7 +56,7 @@ def to_score(
     elif path is not None:
         raise ValueError(f"--path is only for known corpora, and {data} is not one: leave it out")
     else:
-        name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options)
+        name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options, advice)
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
     return name, split, texts, labels
@@ -66,6 +68,7 @@ def _of_own_data(
     trained_on: Mapping[str, Mapping[str, Any]],
     seen: "Mapping[str, SeenTexts]",
     options: Mapping[str, Any],
+    advice: str,
 ) -> "tuple[str, str, Labelled]":
     """As `to_score`.
 
@@ -91,7 +94,7 @@ def _of_own_data(
             tell(documents.notes)
         rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
         if split is None and chosen == "all":
-            rows = _without_seen(read.name, documents.texts, seen)
+            rows = _without_seen(read.name, documents.texts, seen, advice)
         labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}
     else:
@@ -122,7 +125,7 @@ def _of_own_data(
     return read.name, chosen, labelled
 
 
-def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> "np.ndarray":
+def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts]", advice: str) -> "np.ndarray":
     """The rows of the texts that no model was trained or tuned on; says how many others there are."""
     import numpy as np
 
@@ -135,8 +138,8 @@ def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts
             tell([f"{some} are not scored: {model} was trained or tuned on them."])
     if known.all():
         raise ValueError(
-            f"{' or '.join(seen)} was trained or tuned on every document of {data}; to score them nevertheless, add "
-            "--split all"
+            f"{' or '.join(seen)} was trained or tuned on every document of {data}; {advice}to score them "
+            "nevertheless, add --split all"
         )
     return np.flatnonzero(~known)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from abalone.report.bootstrap import Interval
 
 OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
-# The probability from which a pair of a document and a label is kept though it is neither true nor given. At 0.01, the
-# 54 labels of arXiv take some 60 bytes a document, and what lies below changes no reliability diagram.
+# The probability from which a pair of a document and a label is kept though it is neither true nor given. With tf-idf
+# on 6,000 documents, that is 13 pairs and 88 bytes a document for 53 labels of arXiv, 2.6 and 27 for 90 of Reuters; a
+# model that knows more keeps less. At 0.005 it would be 21 pairs and 3.8.
 FLOOR = np.float32(0.01)
 MOST_FOLDS = 2**16
 RANKING = (*(f"precision_at_{k}" for k in CUTOFFS), "ranking_loss", "mean_average_precision")
@@ -324,7 +325,7 @@ def _places(pattern: csr_array, part: csr_array) -> np.ndarray:
 
 def _index_type(labels: int) -> type[np.unsignedinteger]:
     """The integers that count and name labels in the file."""
-    return np.uint16 if labels < 2**16 else np.uint32
+    return np.uint8 if labels < 2**8 else np.uint16 if labels < 2**16 else np.uint32
 
 
 def _refuse_unfit(stored: Mapping[str, np.ndarray]) -> None:

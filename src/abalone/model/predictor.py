@@ -15,6 +15,8 @@ from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.evaluation.blocks import EVERY, Scores
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.metrics import LabelScore
+from abalone.evaluation.out_of_fold import OutOfFold
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 WINDOW = 2**16  # texts that are in memory as tokens at a time
 NO_NETWORK = "this model is tf-idf + SVM without an encoder, so it has no embeddings; train one with another recipe"
+NOT_JUDGED = (
+    "this model has no out-of-fold scores, as it was trained with folds=0 or by an earlier version: give labelled "
+    "documents (DATA) to score it on, or train it again with folds=1 or more"
+)
 
 
 @dataclass(eq=False)
@@ -43,6 +49,7 @@ class Predictor:
         story: what the folder and the card tell: history, scores, statistics of the data.
         seen: the texts that it was trained and tuned on, if they are known.
         ranks: processes that all ask it the same, so that each encodes a share of the texts.
+        out_of_fold: what was said of each training document by a model that had not seen it, if it was cross-fitted.
     """
 
     config: Config
@@ -57,6 +64,7 @@ class Predictor:
     story: dict[str, Any] = field(default_factory=dict)
     seen: SeenTexts | None = None
     ranks: "Ranks | None" = None
+    out_of_fold: OutOfFold | None = None
 
     @property
     def network(self) -> "tuple[TextEncoder, PreTrainedTokenizerBase, LinearHead]":
@@ -145,6 +153,13 @@ class Predictor:
         if self.neighbours is not None and "neighbours" in used:
             experts["neighbours"] = self.neighbours.logits_in_blocks(embeddings)
         return self.decision.scores(head.logits_in_blocks(embeddings), experts)
+
+    def judged(self) -> tuple[dict[str, float], list[LabelScore]]:
+        """Return the out-of-fold scores, overall and label by label; raises `ValueError` where there are none."""
+        if self.out_of_fold is None:
+            raise ValueError(NOT_JUDGED)
+        by_label = self.out_of_fold.by_label(self.label_names, self.frequencies, self.decision.thresholds.values)
+        return self.out_of_fold.scores(self.frequencies), by_label
 
     def names(self, chosen: np.ndarray) -> list[list[str]]:
         """The label names of each row of a 0/1 matrix [n, L]."""
