@@ -8,12 +8,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.memory import known_labels
+from abalone.evaluation.blocks import Scores, of_documents
+from abalone.evaluation.checks import Labels
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.scored_model import tfidf_alone
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
     from abalone.evaluation.decision import Decision
+    from abalone.evaluation.out_of_fold import OutOfFold
 
 LIMIT_OF_MAP = 2000  # documents; t-SNE of more takes minutes, and their points would lie on top of each other
 
@@ -47,19 +50,31 @@ class Answers:
 
     Args:
         truth: 0/1, [n, L].
-        probabilities: [n, L].
-        predictions: bool, [n, L].
+        probabilities: [n, L]; of out-of-fold answers, computed block by block.
+        predictions: 0/1, [n, L]; of out-of-fold answers, sparse.
         mapped: rows that the map shows, in order.
         embeddings: of those rows, [m, h]; `None` of a model without an encoder.
         baseline: scores of the tf-idf model that is mixed in, by itself; `None` where there is none.
     """
 
     truth: csr_array
-    probabilities: np.ndarray
-    predictions: np.ndarray
+    probabilities: Scores
+    predictions: Labels
     mapped: np.ndarray
     embeddings: np.ndarray | None
     baseline: dict[str, float] | None = None
+
+    @classmethod
+    def out_of_fold(cls, found: "OutOfFold", rows: np.ndarray | slice = slice(None)) -> "Answers":
+        """Return what was said of training documents by models that had not seen them; nothing of it can be mapped."""
+        order = np.arange(len(found))[rows]
+        return cls(
+            truth=found.labels[order],
+            probabilities=of_documents(found.said(), order),
+            predictions=found.given[order],
+            mapped=np.zeros(0, dtype=np.int64),
+            embeddings=None,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +88,7 @@ class ReportedRun:
         config: its settings.
         story: what its folder tells: history, scores, statistics of its data.
         answers: what it makes of the documents; `None` where there are none.
+        out_of_fold: what was said of its training documents by models that had not seen them, if it is known.
     """
 
     name: str
@@ -81,6 +97,7 @@ class ReportedRun:
     config: dict[str, Any]
     story: dict[str, Any]
     answers: Answers | None = None
+    out_of_fold: "OutOfFold | None" = None
 
     @property
     def scored(self) -> Answers:
@@ -110,6 +127,7 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
         config=predictor.config.to_dict(),
         story=predictor.story,
         answers=None if documents is None else _answers(model, documents),
+        out_of_fold=predictor.out_of_fold,
     )
 
 
