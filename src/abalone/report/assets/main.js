@@ -4,12 +4,12 @@ const report = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 const several = report.runs.length > 1;
 const scored = Boolean(report.documents);
-const judged = report.runs.every((run) => run.by_label); // on documents, or out of fold
+const hasScores = report.runs.every((run) => run.by_label); // on documents, or out of fold
 
 /** What the scores are of, where no documents were given to score. */
 function unscored() {
   const data = el("code", {}, "--data");
-  if (!judged) {
+  if (!hasScores) {
     const bare = report.runs.filter((run) => !run.cross_fitted).map((run) => run.name);
     return el(
       "p",
@@ -44,7 +44,7 @@ function head() {
   const trained = `Trained on ${first.corpus}`;
   const facts = documents
     ? `${documents.name}, ${documents.split} · ${plural(documents.count, "document")} · ${labels}`
-    : judged
+    : hasScores
       ? `${trained} · out of fold, ${plural(first.out_of_fold.documents, "document")} in ${plural(first.out_of_fold.folds, "fold")} · ${labels}`
       : `${trained} · ${plural(first.statistics.train, "training document")} · ${labels}`;
   return el(
@@ -66,18 +66,18 @@ function head() {
 
 /** Sections in order: those about all runs, then those about the chosen one, which are made anew when it changes. */
 const SECTIONS = [
-  { name: "Scores", make: scoresSection, when: !judged },
+  { name: "Scores", make: scoresSection, when: !hasScores },
   { name: "Comparison", make: comparisonSection, when: Boolean(report.comparison) },
   { name: "Labels", make: versusSection, when: Boolean(report.comparison) },
   { name: "Curves", make: curvesSection, when: true },
   { name: "Tail", make: tailSection, when: true, each: true },
-  { name: "Thirds", make: thirdsSection, when: judged, each: true },
+  { name: "Thirds", make: thirdsSection, when: hasScores, each: true },
   { name: "Calibration", make: calibrationSection, when: true, each: true },
   { name: "Map", make: mapSection, when: scored, each: true },
   { name: "Clusters", make: clusteringSection, when: scored },
-  { name: "Confusion", make: confusionSection, when: judged, each: true },
+  { name: "Confusion", make: confusionSection, when: hasScores, each: true },
   { name: "Documents", make: worstSection, when: scored, each: true },
-  { name: "Scores", make: scoresSection, when: judged },
+  { name: "Scores", make: scoresSection, when: hasScores },
   { name: "Settings", make: settingsSection, when: true },
 ];
 
