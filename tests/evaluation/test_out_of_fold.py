@@ -76,9 +76,14 @@ def test_one_document_and_folds_whose_others_carry_nothing_have_thresholds_of_a_
 
 def test_pairs_below_the_floor_are_left_out_unless_true_or_given(made, truth, probabilities):
     kept = made.probabilities.toarray() > 0
-    expected = (probabilities.astype(np.float32) >= FLOOR) | (truth > 0) | (made.given.toarray() > 0)
+    expected = (probabilities.astype(np.float32) >= made.floors) | (truth > 0) | (made.given.toarray() > 0)
     np.testing.assert_array_equal(kept, expected)
     assert 0 < expected.mean() < 1
+    most = np.maximum(20, 2 * truth.sum(axis=0))
+    reached = (probabilities.astype(np.float32) >= made.floors).sum(axis=0)
+    assert (reached >= np.minimum(most, (probabilities.astype(np.float32) >= FLOOR).sum(axis=0))).all()
+    assert (reached[made.floors < FLOOR] <= most[made.floors < FLOOR]).all()
+    assert (made.floors < FLOOR).any()
     assert made.probabilities.dtype == np.float32
     np.testing.assert_array_equal(made.probabilities.toarray()[kept], probabilities.astype(np.float32)[kept])
 
@@ -97,7 +102,7 @@ def test_scores_are_those_of_all_probabilities(made, truth, probabilities):
 
 def test_said_keeps_sums_and_gives_a_true_pair_no_advantage(made, truth, probabilities):
     said = made.said()[EVERY, EVERY]
-    firm = (probabilities.astype(np.float32) >= FLOOR) | (made.given.toarray() > 0)
+    firm = (probabilities.astype(np.float32) >= made.floors) | (made.given.toarray() > 0)
     np.testing.assert_array_equal(said[firm], probabilities.astype(np.float32)[firm])
     np.testing.assert_allclose(said.sum(axis=0), probabilities.sum(axis=0), rtol=1e-6)
     for label in range(LABELS):
@@ -137,6 +142,20 @@ def test_read_back_it_is_the_same_and_small(made):
         np.testing.assert_array_equal(*both)
     assert again.scores(FREQUENCIES) == made.scores(FREQUENCIES)
     assert len(content) < 1000 + DOCUMENTS * (12 + 7 * LABELS)
+
+
+def test_the_best_documents_of_a_label_are_kept_however_improbable_unless_all_are_the_same():
+    truth = np.zeros((400, 3), int)
+    truth[:3, 0] = truth[3:6, 1] = truth[:, 2] = 1
+    probabilities = np.full((400, 3), 1e-4)
+    probabilities[:, 0] = np.linspace(1e-3, 1e-6, 400)
+    found = OutOfFold.of(list(map(str, range(400))), np.arange(400) % 2, truth, probabilities, Config())
+    of_label = np.diff(found.probabilities.T.tocsr().indptr)
+    assert of_label[:2].tolist() == [20, 3]
+    said = found.said()[EVERY, EVERY]
+    np.testing.assert_array_equal(said[:20, 0], probabilities[:20, 0].astype(np.float32))
+    assert len(set(said[20:, 0].tolist())) == 1
+    assert set(said[:, 1].tolist()) == {np.float32(1e-4)}
 
 
 def test_texts_are_found_whatever_their_white_space(made):
@@ -203,8 +222,9 @@ def test_content_that_does_not_fit_together_is_refused(made):
         ({"probabilities": nan}, r"probabilities must lie in \[0, 1\]"),
         ({"probabilities": said + 1}, r"probabilities must lie in \[0, 1\]"),
         ({"marks": stored["marks"] + np.uint8(4)}, "marks must be at most 3"),
+        ({"floors": stored["floors"][:3]}, "floors are float32"),
         ({"rest": stored["rest"] - 1}, r"rest must lie in \[0, 1\]"),
-        ({"rest": np.zeros(0, np.float32)}, "about 90 documents and 0 labels"),
+        ({"rest": np.zeros(0, np.float32), "floors": np.zeros(0, np.float32)}, "about 90 documents and 0 labels"),
         ({"rest": np.float32(0.5)[None][0]}, "rest"),
         ({"ranking": np.zeros(4)}, "ranking are float64"),
     ):
