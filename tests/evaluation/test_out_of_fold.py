@@ -225,7 +225,7 @@ def test_content_that_does_not_fit_together_is_refused(made):
         ({"floors": stored["floors"][:3]}, "floors are float32"),
         ({"rest": stored["rest"] - 1}, r"rest must lie in \[0, 1\]"),
         ({"rest": np.zeros(0, np.float32), "floors": np.zeros(0, np.float32)}, "about 90 documents and 0 labels"),
-        ({"rest": np.float32(0.5)[None][0]}, "rest"),
+        ({"rest": np.float32(0.5)}, r"instead of float32 \(1,\)"),
         ({"ranking": np.zeros(4)}, "ranking are float64"),
     ):
         with pytest.raises(ValueError, match=rf"^out_of_fold\.safetensors: .*{told}"):
