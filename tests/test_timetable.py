@@ -1,5 +1,7 @@
 """How long is left: by a clock that only the test moves."""
 
+import math
+
 import pytest
 
 from abalone.timetable import FADING, Timetable, spoken
@@ -64,14 +66,14 @@ def test_untypical_work_is_done_but_not_measured(clock):
     assert (table.left, table.measured) == (9.0, False)
 
 
-@pytest.mark.parametrize(("share", "left"), [(1.0, 0.0), (0.25, 60.0)])
-def test_work_that_need_not_be_done_is_skipped(clock, share, left):
+@pytest.mark.parametrize(("units", "left"), [(math.inf, 0.0), (20.0, 60.0), (100.0, 0.0)])
+def test_work_that_need_not_be_done_is_skipped(clock, units, left):
     table = Timetable(clock)
     table.plan("train", 100, guess=1.0)
     table.start()
     clock.now = 20.0
     table.done("train", 20)
-    table.skip("train", share)
+    table.skip("train", units)
     assert table.left == pytest.approx(left)
 
 

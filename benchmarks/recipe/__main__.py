@@ -1,39 +1,41 @@
-"""What each part of the recipe gives: contenders over several seeds, experts mixed in, thresholds tuned.
+"""What the recipe gives: contenders over several seeds, cross-fitted alike, experts mixed in, test scored once.
 
-`python -m benchmarks.recipe DATA --output DIR` trains what DIR has no logits of yet, then scores everything in it and
-writes `recipe.json`, `recipe.md` and `recipe.png`. With `--contender` it only trains, so that several can run side by
-side on one GPU.
+`python -m benchmarks.recipe train --output DIR …` trains what DIR has no logits of yet; started several times, the
+processes share the work, which fills a GPU. `python -m benchmarks.recipe score --output DIR …` mixes in experts, fits
+decisions out of fold, scores test, and writes tables, pictures and `summary.json` for each corpus.
 """
 
 from argparse import ArgumentParser
 from pathlib import Path
 
-from abalone.data.load import load_corpus
+from benchmarks.recipe.corpora import NAMES
 from benchmarks.recipe.report import report
-from benchmarks.recipe.scores import Bench
-from benchmarks.recipe.train import CONTENDERS, logits_file, read_words, train, words_file
+from benchmarks.recipe.train import runs, train_all
 
 
 def main() -> None:
     parser = ArgumentParser("python -m benchmarks.recipe", description=__doc__)
-    parser.add_argument("data", help="a corpus, as for `abalone train`")
-    parser.add_argument("--path", help="where the files of a benchmark lie")
+    parser.add_argument("step", choices=("train", "score"))
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--reuters", help="the archive of Reuters-21578")
+    parser.add_argument("--arxiv54", help="the folder of arxiv54")
+    parser.add_argument("--corpus", choices=NAMES, nargs="+", default=list(NAMES), help="these corpora alone")
+    parser.add_argument("--contender", nargs="+", help="these contenders alone")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--contender", choices=CONTENDERS, help="train this one, and score nothing")
-    parser.add_argument("--score-only", action="store_true", help="train nothing; score what is complete")
+    parser.add_argument("--seeds", type=int, default=3, help="of whole corpora")
+    parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no training begins")
     asked = parser.parse_args()
-    corpus = load_corpus(asked.data, path=asked.path)
-    if not asked.score_only:
-        for seed in asked.seeds:
-            for contender in (asked.contender,) if asked.contender else CONTENDERS:
-                if not logits_file(asked.output, contender, seed).exists():
-                    train(contender, seed, corpus, asked.encoder, asked.output)
-    if asked.contender is None:
-        if not words_file(asked.output).exists():
-            read_words(corpus, asked.output)
-        report(Bench(corpus, asked.output, asked.seeds))
+    paths = {"reuters": asked.reuters, "arxiv54": asked.arxiv54}
+    wanted = [
+        run
+        for run in runs(asked.seeds)
+        if run.corpus in asked.corpus and (asked.contender is None or run.contender in asked.contender)
+    ]
+    if asked.step == "train":
+        train_all(asked.output, paths, asked.encoder, asked.deadline, wanted)
+    else:
+        for name in dict.fromkeys(run.corpus for run in wanted):
+            report(name, paths[name.partition("-")[0]], asked.output, wanted)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from abalone.ranks import ALONE
 from abalone.recipes import recipe
 from abalone.training.engine import train as run_engine
 from abalone.training.objectives import Objective
-from abalone.training.pipeline import rate_for_width
+from abalone.training.open_settings import rate_for_width
 from abalone.training.processes import make_accelerator
 from abalone.training.run import TrainingRun
 from benchmarks.recipe.pools import Base, Pool, joined, pools, read_base, rows_of, write_base

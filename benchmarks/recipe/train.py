@@ -1,72 +1,125 @@
-"""The models that are compared: each trained once, what it says of validation and test kept in a file."""
+"""The models that are compared: each cross-fitted and trained once, what it says out of fold and of test kept."""
 
 import json
+import os
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
+from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.knn import NearestNeighbours
-from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.votes import vote_logits
 from abalone.experiments.machine import machine, versions
 from abalone.recipes import recipe
+from abalone.training.checkpoint import load_tensors
+from abalone.training.crossfit import Answers
+from abalone.training.folds import divide
 from abalone.training.pipeline import fit
+from abalone.training.run import ANSWERS, FOLD
+from abalone.training.words import Words, cross_fit_words
+from benchmarks.recipe.corpora import FEW_SHOT, SUBSAMPLES, read_corpus
 
-CONTENDERS = {"bce": "bce", "msc+bce": recipe().objective, "msc": "msc"}
+CONTENDERS = {"default": recipe().objective, "bce": "bce", "msc+db": "msc+10*db"}
 """Objectives; everything else is as in the recipe."""
+WHOLE = ("arxiv54", "reuters")
 
 
-def logits_file(folder: Path, contender: str, seed: int) -> Path:
+class Run(NamedTuple):
+    """A model to train: of which corpus, which contender, with which seed."""
+
+    corpus: str
+    contender: str
+    seed: int
+
+
+def runs(seeds: int = 3) -> list[Run]:
+    """Return what is trained, the most important first: three seeds of the whole corpora, one of the rest."""
+    whole = [Run(corpus, name, seed) for corpus in WHOLE for name in ("default", "bce") for seed in range(seeds)]
+    few = [Run(corpus, "default", 0) for corpus in FEW_SHOT]
+    small = [Run(corpus, name, 0) for corpus in SUBSAMPLES[::-1] for name in ("default", "bce")]
+    other = [Run("reuters", "msc+db", seed) for seed in range(seeds)] + [Run("arxiv54", "msc+db", 0)]
+    return whole + few + small + other
+
+
+def logits_file(folder: Path, run: Run) -> Path:
     """Where the logits of one model are kept."""
-    return folder / "logits" / f"{contender}-{seed}.npz"
+    return folder / "logits" / f"{run.corpus}_{run.contender.replace('+', '-')}_{run.seed}.npz"
 
 
-def words_file(folder: Path) -> Path:
-    """Where the logits of the lexical expert are kept; it is the same for all."""
-    return folder / "logits" / "words.npz"
+def words_file(folder: Path, corpus: str) -> Path:
+    """Where the logits of the lexical expert are kept; it is the same for all contenders and seeds."""
+    return folder / "logits" / f"{corpus}_words.npz"
 
 
-def train(contender: str, seed: int, corpus: Corpus, encoder: str, folder: Path) -> None:
-    """Train one model and keep what it, and the neighbours in its space, say of validation and test."""
-    config = recipe(
-        objective=CONTENDERS[contender],
-        encoder=encoder,
-        seed=seed,
-        lexical=False,  # what is mixed in, and decided, comes later, from what is kept here
-        neighbours=False,
-        calibrate=False,
-        thresholds="half",
-    )
+def train_all(folder: Path, paths: dict[str, str | None], encoder: str, deadline: float, wanted: list[Run]) -> None:
+    """Train what no other process has begun, and begin nothing after `deadline` seconds."""
     started = time.monotonic()
-    predictor = fit(config, corpus, folder / "runs" / f"{contender}-{seed}")
+    (folder / "logits").mkdir(parents=True, exist_ok=True)
+    for run in wanted:
+        target = logits_file(folder, run)
+        if target.exists() or time.monotonic() - started > deadline:
+            continue
+        try:
+            target.with_suffix(".begun").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        base = run.corpus.partition("-")[0]
+        train(run, read_corpus(run.corpus, paths[base]), encoder, folder)
+        print(f"{time.monotonic() - started:6.0f} s  {run}", flush=True)
+
+
+def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
+    """Train one model and keep what it, and the neighbours in its space, say out of fold and of test."""
+    # What is mixed in, and decided, comes later, from what is kept here.
+    config = recipe(objective=CONTENDERS[run.contender], encoder=encoder, seed=run.seed, lexical=False)
+    place = folder / "runs" / f"{logits_file(folder, run).stem}-{os.getpid()}"
+    started = time.monotonic()
+    predictor = fit(config, corpus, place)
     seconds = time.monotonic() - started
-    embeddings = {name: predictor.embed(split.texts) for name, split in corpus.splits()}
-    neighbours = NearestNeighbours().fit(embeddings.pop("train"), corpus.train.labels)
-    said = {f"{name} head": predictor.network[2].logits(matrix) for name, matrix in embeddings.items()}
-    said |= {f"{name} neighbours": neighbours.logits(matrix) for name, matrix in embeddings.items()}
+    folds = divide(corpus.train, predictor.config.folds or 1)
+    answers = [Answers.from_tensors(load_tensors(place / (FOLD.format(f.number) + ANSWERS))[0]) for f in folds]
+    head, k = predictor.network[2], NearestNeighbours().k
+    embeddings = predictor.embed(corpus.test.texts)
+    neighbours = predictor.neighbours
+    if neighbours is None:  # not mixed in here
+        neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
+    said = {
+        "held out head": np.concatenate([each.head.logits(each.embeddings) for each in answers]),
+        "held out neighbours": np.concatenate(
+            [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
+        ),
+        "test head": head.logits(embeddings),
+        "test neighbours": neighbours.logits(embeddings),
+    }
     history = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     story = {
         "config": predictor.config.replace(encoder=Path(encoder).name).to_dict(),
         "seconds": round(seconds, 1),
         "training_seconds": round(sum(epoch["seconds"] for epoch in history), 1),
+        "out_of_fold_without_lexical": predictor.story["scores"],
         "history": history,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(config.device),
         "versions": versions(),
     }
-    _keep(logits_file(folder, contender, seed), said, story)
+    _keep(logits_file(folder, run), said, story)
+    shutil.rmtree(place, ignore_errors=True)
 
 
-def read_words(corpus: Corpus, folder: Path) -> None:
-    """Fit the lexical expert and keep what it says."""
-    expert = LexicalModel().fit(corpus.train.texts, corpus.train.labels)
-    expert.calibrate(corpus.validation.texts, corpus.validation.labels)
-    said = {f"{name} lexical": expert.scores(split.texts) for name, split in corpus.splits() if name != "train"}
-    _keep(words_file(folder), said, {})
+def read_words(name: str, corpus: Corpus, folder: Path, folds: int) -> None:
+    """Cross-fit the lexical expert and keep what it says; folds are those of the contenders."""
+    words, parts = Words(corpus.train, recipe().seed), divide(corpus.train, folds)
+    held_out, link = cross_fit_words(words, [words.expert(part.train) for part in parts], parts)
+    expert = words.expert(np.arange(len(corpus.train)))
+    expert.link = link
+    said = {"held out lexical": held_out[EVERY, EVERY], "test lexical": expert.scores(corpus.test.texts)}
+    _keep(words_file(folder, name), said, {"folds": folds})
 
 
 def _keep(file: Path, logits: dict[str, np.ndarray], story: dict[str, Any]) -> None:

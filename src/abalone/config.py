@@ -44,7 +44,9 @@ class Config:
     name_prototypes: Annotated[bool, "Start the prototypes from the label names"] = False
 
     # How
-    epochs: Annotated[int, "Passes over the training documents; 0 leaves the encoder as it is"] = 80
+    epochs: Annotated[
+        int | None, "Passes over the training documents; 0 leaves the encoder as it is; unset: chosen by their number"
+    ] = 80
     batch_size: Annotated[int, "Documents per batch"] = 32
     accumulation: Annotated[int, "Batches per optimizer step"] = 1
     learning_rate: Annotated[float | None, "Learning rate of the encoder; unset: chosen by its width"] = 5e-5
@@ -54,6 +56,13 @@ class Config:
     schedule: Annotated[Schedule | None, "Decay of the learning rate; unset: cosine if contrastive, else linear"] = None
     clip: Annotated[float, "Largest norm of a gradient"] = 1.0
     patience: Annotated[int | None, "Stop after this many epochs without a better validation score"] = None
+
+    # What is held out
+    folds: Annotated[
+        int | None,
+        "Parts of the documents, each scored by a model of the others, before one model is trained on all; "
+        "1 holds out a fifth once; 0 only ever trains on the training split; unset: chosen by corpus and device",
+    ] = 0
 
     # From embeddings to labels, where the objective has no layer for logits of its own
     classifier: Annotated[Classifier, "Linear models on the trained encoder, or fine-tuning with one"] = "probe"
@@ -168,6 +177,7 @@ _LEAST: dict[str, float] = {
     "queue_size": 1,
     "projection_dim": 1,
     "epochs": 0,  # 0: the encoder as it is
+    "folds": 0,
     "batch_size": 1,
     "accumulation": 1,
     "learning_rate": 0,
@@ -179,7 +189,7 @@ _LEAST: dict[str, float] = {
     "seed": 0,
 }
 _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
-LEFT_OPEN = ("learning_rate",)  # may be None: what suits the encoder
+LEFT_OPEN = ("learning_rate", "epochs", "folds")  # may be None: what suits the encoder, the corpus and the device
 _ABOVE_ZERO = ("temperature", "beta", "clip")
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 CHOICES: dict[str, tuple[object, ...]] = {

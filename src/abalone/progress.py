@@ -4,6 +4,7 @@ A job of many parts, such as training, shows one display for the whole of it; th
 tell the display what they are doing (`overall`).
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,8 +33,8 @@ class Overall(Protocol):
         """Say that so much of a kind of work was done since the last word."""
         ...
 
-    def skip(self, kind: str, share: float = 1.0) -> None:
-        """Say that this share of what is left of a kind of work need not be done."""
+    def skip(self, kind: str, units: float = math.inf) -> None:
+        """Say that so much of a kind of work, or all that is left of it, need not be done."""
         ...
 
     def figures(self, text: str) -> None:
@@ -50,7 +51,7 @@ class _Nobody:
 
     def begin(self, part: str) -> None: ...
     def done(self, kind: str, units: float) -> None: ...
-    def skip(self, kind: str, share: float = 1.0) -> None: ...
+    def skip(self, kind: str, units: float = math.inf) -> None: ...
     def figures(self, text: str) -> None: ...
     def left(self) -> float | None: ...
 

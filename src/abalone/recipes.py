@@ -21,8 +21,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     # among the training documents where validation asks for them.
     "rare": {
         "pooling": "mean",
-        "objective": "msc+10*bce",
-        "epochs": 5,
+        "objective": "msc+0.3*zlpr",
+        "epochs": None,
+        "folds": None,
         "learning_rate": None,
         "head_learning_rate": 1e-3,
         "lexical": True,
@@ -31,9 +32,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
     "paper": {"calibrate": False, "thresholds": "half"},
     # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
-    "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "lexical": True},
+    "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "folds": None, "lexical": True},
     # No encoder: tf-idf and a linear SVM a label, with the same calibration and thresholds. Seconds on any machine.
-    "words": {"encoder": NO_ENCODER, "epochs": 0, "lexical": True},
+    "words": {"encoder": NO_ENCODER, "epochs": 0, "folds": None, "lexical": True},
 }
 
 ABOUT_RECIPES = {  # as the help says it
@@ -72,7 +73,7 @@ def nearest_recipe(config: Config) -> tuple[str, list[str]]:
 
 def words_alone(config: Config) -> Config:
     """Return the recipe `words`, with the seed and the decision of other settings."""
-    kept = ("seed", "calibrate", "thresholds", "at_least_one", *OF_THE_MACHINE)
+    kept = ("seed", "folds", "calibrate", "thresholds", "at_least_one", *OF_THE_MACHINE)
     return recipe("words", **{name: getattr(config, name) for name in kept})
 
 

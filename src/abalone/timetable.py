@@ -1,5 +1,6 @@
 """How long a long job takes in all: its work by kind, what a unit of each costs, and what is left. Without torch."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,11 +76,11 @@ class Timetable:
                 self.measure(kind, units, now - self._mark)
         self._mark = now
 
-    def skip(self, kind: str, share: float = 1.0) -> None:
-        """Take work off the plan: this share of what is left of a kind."""
+    def skip(self, kind: str, units: float = math.inf) -> None:
+        """Take work off the plan: so many units of a kind, or all that is left of it."""
         if kind in self._kinds:
             known = self._kinds[kind]
-            known.planned -= share * max(known.planned - known.done, 0.0)
+            known.planned -= min(units, max(known.planned - known.done, 0.0))
 
     def cost(self, kind: str, default: float = 0.0) -> float:
         """Seconds that a unit of this kind was measured to take; `default` where none was."""

@@ -153,7 +153,7 @@ def test_measuring_the_validation_loss_changes_nothing(encoder_folder, feed):
     run = SimpleNamespace(validation=feed, config=Config(batch_size=48), accelerator=make_accelerator("cpu", "fp32"))
     objective.eval()
     with torch.no_grad():
-        measure = ValidationLoss(objective, run)
+        measure = ValidationLoss(objective, run, run.validation)
         first, second = measure(), measure()
     assert first == second
     for name, value in objective.state_dict().items():

@@ -20,9 +20,10 @@ from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.scored_model import tfidf_alone
 from abalone.model.encoder import load_encoder
 from abalone.model.predictor import Predictor
-from abalone.training import finetune, pipeline, pretrain
+from abalone.training import finetune, pipeline, pretrain, stages
 from abalone.training.objectives import Objective
-from abalone.training.pipeline import fit, rate_for_width
+from abalone.training.open_settings import rate_for_width
+from abalone.training.pipeline import fit
 
 pytestmark = pytest.mark.usefixtures("one_split")
 
@@ -175,12 +176,12 @@ def tuned(encoder: str, frozen: int) -> Config:
         (0, Objective, "after_step", 1, 24),  # in the first epoch
         (0, pretrain.ValidationLoss, "__call__", 1, 15),  # at the end of the second
         (0, pretrain, "linear_evaluation", 0, 10),  # pre-training is done, no probe is
-        (0, pipeline, "supervise", 0, 10),  # between the stages
+        (0, stages, "supervise", 0, 10),  # between the stages
         (0, Objective, "after_step", 18, 7),  # in the first epoch of fine-tuning
         (0, finetune, "evaluate", 1, 0),  # at the end of its second
-        (0, pipeline, "fit_and_score", 0, 0),  # when everything is trained
+        (0, pipeline, "decide", 0, 0),  # when everything is trained
         (1, Objective, "after_step", 12, 13),
-        (1, pipeline, "supervise", 0, 10),
+        (1, stages, "supervise", 0, 10),
     ],
 )
 def test_a_break_anywhere_costs_nothing_but_time(
@@ -230,8 +231,8 @@ def test_the_checkpoint_with_the_best_probes_is_kept(encoder, corpus, tmp_path, 
     monkeypatch.setattr(pretrain.ValidationLoss, "__call__", lambda _: next(losses))
     original = pretrain.linear_evaluation
 
-    def liking_the_second(encoder, run):
-        head, _ = original(encoder, run)
+    def liking_the_second(encoder, run, validation):
+        head, _ = original(encoder, run, validation)
         tried.append(weights(encoder))
         return head, 0.9 if len(tried) == 2 else 0.1
 
@@ -317,7 +318,7 @@ def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_pa
     before, numbers = state(), torch.get_rng_state()
     settings = make_config(encoder, precision="bf16", objective="msc+bce", lexical=True, neighbours=True)
     if broken:
-        breaking(monkeypatch, pipeline, "fit_and_score")
+        breaking(monkeypatch, pipeline, "decide")
     with pytest.raises(BrokenError) if broken else nullcontext():
         fit(settings, corpus, tmp_path)
     assert state() == before

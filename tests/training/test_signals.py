@@ -30,6 +30,7 @@ SETTINGS = {
     "learning_rate": 1e-4,  # with it the best epochs are different ones, and there are probes of both
     "finetune_epochs": 1,
     "classifier": "finetune",
+    "folds": 0,
     "batch_size": 16,
     "precision": "fp32",
     "device": "cpu",
@@ -92,7 +93,7 @@ def assert_goes_on(encoder, folder, uninterrupted):
         (engine._Training, "save_if_due", 5, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
         (generations, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
         (pretrain, "linear_evaluation", 1, "training stopped; it can go on from {}"),
-        (pipeline, "fit_and_score", 0, "training stopped; it can go on from {}"),
+        (pipeline, "decide", 0, "training stopped; it can go on from {}"),
         (pipeline, "tokenize", 0, "training stopped; nothing was saved yet"),
         (engine.Checkpoints, "__init__", 0, "training stopped; nothing was saved yet"),
     ],

@@ -1,11 +1,13 @@
 """The one shape of data that every later stage takes: texts, 0/1 label matrices, label names, provenance."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
+
+from abalone.data.texts import join
 
 SPLITS = ("train", "validation", "test")
 RARE = 30  # "labels under 30": the paper's cut for RCV1-v2, and a common one for few-shot labels
@@ -69,6 +71,12 @@ class Corpus:
     def splits(self) -> Iterator[tuple[str, Split]]:
         """The three splits with their names, in order."""
         yield from zip(SPLITS, (self.train, self.validation, self.test), strict=True)
+
+    def with_validation_in_train(self) -> "Corpus":
+        """Return the same corpus with one training split of both, and no validation documents."""
+        texts = join(self.train.texts, self.validation.texts)
+        labels = csr_array(vstack([self.train.labels, self.validation.labels]))
+        return replace(self, train=Split(texts, labels), validation=Split([], self.validation.labels[:0]))
 
     def stats(self) -> "CorpusStats":
         """The columns of the paper's Table 1 and the shape of the tail."""

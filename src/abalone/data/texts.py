@@ -96,6 +96,14 @@ class MappedTexts(Sequence[str]):
         chosen._rows = np.asarray(rows if self._rows is None else self._rows[rows], dtype=np.int64)
         return chosen
 
+    def followed_by(self, others: "MappedTexts") -> "MappedTexts":
+        """These texts and then others of the same folder, over the same files."""
+        every = np.arange(len(self._offsets) - 1)
+        chosen = MappedTexts.__new__(MappedTexts)
+        chosen.__dict__.update(self.__dict__)
+        chosen._rows = np.concatenate([every if part._rows is None else part._rows for part in (self, others)])
+        return chosen
+
     def fingerprint(self) -> bytes:
         """Changes with the texts and their order; known without reading them, from when they were written."""
         rows = b"all" if self._rows is None else self._rows.tobytes()
@@ -149,3 +157,10 @@ class TextWriter:
 def take(texts: Sequence[str], rows: np.ndarray) -> Sequence[str]:
     """The texts of `rows`, in memory or mapped as `texts` are."""
     return texts.select(rows) if isinstance(texts, MappedTexts) else [texts[row] for row in rows]
+
+
+def join(first: Sequence[str], second: Sequence[str]) -> Sequence[str]:
+    """Return the texts of both, one after the other; mapped where both are parts of the same files."""
+    if isinstance(first, MappedTexts) and isinstance(second, MappedTexts) and first.folder == second.folder:
+        return first.followed_by(second)
+    return [*first, *second]

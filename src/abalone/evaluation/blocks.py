@@ -1,6 +1,6 @@
 """Scores [n, L] a block at a time, so that many documents times many labels never stand in memory together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,28 @@ def held(scores: Scores) -> Scores:
     """As an array where that is small, so that it is computed once."""
     small = scores.shape[0] * scores.shape[1] <= AT_ONCE
     return scores[EVERY, EVERY] if isinstance(scores, Computed) and small else scores
+
+
+def stacked(parts: Sequence[Scores]) -> Scores:
+    """Return the rows of all parts, one part after the other, [sum of n, L]; an array where that is small."""
+    bounds = np.cumsum([0, *(part.shape[0] for part in parts)])
+
+    def block(rows: Index, columns: Index) -> np.ndarray:
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(int(bounds[-1]))
+            spans = [
+                (part, max(start - low, 0), min(stop, high) - low)
+                for part, low, high in zip(parts, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+                if start < high and low < stop
+            ]
+            return np.concatenate([part[first:last, columns] for part, first, last in spans])
+        place = np.searchsorted(bounds, rows, side="right") - 1  # the part of each
+        found = np.empty((len(rows), len(np.arange(parts[0].shape[1])[columns])), np.float32)
+        for number in np.unique(place):
+            found[place == number] = parts[number][rows[place == number] - bounds[number], EVERY][:, columns]
+        return found
+
+    return held(Computed((int(bounds[-1]), parts[0].shape[1]), block))
 
 
 def transposed(scores: Scores) -> Scores:

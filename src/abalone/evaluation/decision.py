@@ -12,7 +12,6 @@ from abalone.config import Config
 from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held
 from abalone.evaluation.calibration import TemperatureCalibration, fit_temperatures
 from abalone.evaluation.groups import label_thirds
-from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
@@ -111,17 +110,3 @@ def fit_decision(
         undecided.scores(mixed, {}), labels, objective=config.thresholds, calibrated=config.calibrate
     )
     return Decision(thresholds, mixture, calibration, config.at_least_one)
-
-
-def fit_and_score(
-    logits: Scores,
-    experts: Mapping[str, Scores],
-    labels: csr_array,
-    frequencies: np.ndarray,
-    config: Config,
-) -> tuple[Decision, dict[str, float]]:
-    """Return `fit_decision`, and its scores on the same documents."""
-    decision = fit_decision(logits, experts, labels, frequencies, config)
-    probabilities = decision.scores(logits, experts)
-    given = decision.given(probabilities)
-    return decision, evaluate(labels, given, probabilities=probabilities, frequencies=frequencies)

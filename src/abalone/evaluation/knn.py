@@ -1,7 +1,6 @@
 """Nearest neighbours among the training documents: an expert to mix in, and evidence to show."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,9 +8,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.evaluation.blocks import Computed, Index, Scores, held
+from abalone.evaluation.blocks import Scores
 from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.votes import label_shares, vote_logits
+from abalone.evaluation.votes import label_shares, vote_logits, vote_logits_in_blocks
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
 from abalone.losses.kernel import unit_rows
 
@@ -87,24 +86,20 @@ class NearestNeighbours:
 
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray:
         """Probabilities [n, L] of embeddings [n, d]; float32."""
-        shares: np.ndarray = self._shares(embeddings).toarray()
+        shares: np.ndarray = self.shares(embeddings).toarray()
         return shares
 
-    def _shares(self, embeddings: Embeddings) -> csr_array:
+    def shares(self, embeddings: Embeddings) -> csr_array:
+        """The same as a sparse matrix: the neighbours of a document carry few of many labels."""
         return label_shares(*self.neighbours(embeddings), self._labels, self.temperature)
 
     def logits(self, embeddings: Embeddings) -> np.ndarray:
         """Logits [n, L] for mixing; what none or all of the neighbours carry is clipped at half of one in k + 1."""
-        return vote_logits(self._shares(embeddings).toarray(), self.k)
+        return vote_logits(self.shares(embeddings).toarray(), self.k)
 
     def logits_in_blocks(self, embeddings: Embeddings) -> Scores:
         """`logits` computed block by block where documents and labels are many."""
-        shares: Any = self._shares(embeddings)  # the stubs know no index that is a slice or an array
-
-        def block(rows: Index, columns: Index) -> np.ndarray:
-            return vote_logits(shares[rows][:, columns].toarray(), self.k)
-
-        return held(Computed(shares.shape, block))
+        return vote_logits_in_blocks(self.shares(embeddings), self.k)
 
     def state(self) -> dict[str, Tensor]:
         """Everything as tensors, for safetensors."""

@@ -63,7 +63,7 @@ class Link:
             error = expit(logits) - target
             along, away = error * steep, numbers - default
             value = (np.logaddexp(0, logits) - target * logits).sum() + away @ away / 2
-            gradient = error.sum(), (error @ rarity).sum(), along.sum(), (along @ rarity).sum()
+            gradient = error.sum(), (error * rarity).sum(), along.sum(), (along * rarity).sum()
             return float(value), np.array(gradient) + away
 
         # Far from anything sensible; they keep the exponential finite while the search feels its way.

@@ -1,9 +1,12 @@
 """What a document's neighbours say of its labels. Without torch, so that an exported model can count them too."""
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
+from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.mixing import to_logits
 
 
@@ -28,3 +31,13 @@ def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, tempe
 def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
     """Logits [n, L] for mixing; what none or all of the k neighbours carry is clipped at half of one in k + 1."""
     return to_logits(shares, edge=0.5 / (k + 1))
+
+
+def vote_logits_in_blocks(shares: csr_array, k: int) -> Scores:
+    """`vote_logits` of sparse shares [n, L], computed block by block where documents and labels are many."""
+    every: Any = shares  # the stubs know no index that is a slice or an array
+
+    def block(rows: Index, columns: Index) -> np.ndarray:
+        return vote_logits(every[rows][:, columns].toarray(), k)
+
+    return held(Computed((shares.shape[0], shares.shape[1]), block))

@@ -120,6 +120,27 @@ class FrozenFeed:
         return Packed(torch.from_numpy(states.astype(np.float32)), starts, longest, len(rows))
 
 
+class FeedRows:
+    """Some documents of a feed, in this order.
+
+    Args:
+        documents: the feed.
+        rows: which of its documents.
+    """
+
+    def __init__(self, documents: Feed, rows: np.ndarray) -> None:
+        self._documents, self._rows = documents, rows
+        self.labels: csr_array = documents.labels[rows]
+        self.lengths = documents.lengths[rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def packed(self, rows: np.ndarray) -> Packed:
+        """The encoder's input for some of them."""
+        return self._documents.packed(self._rows[rows])
+
+
 def _starts(lengths: np.ndarray) -> tuple[Tensor, int]:
     """Where pieces of these lengths begin when they lie end to end, and the longest length."""
     starts = np.zeros(len(lengths) + 1, np.int32)

@@ -86,8 +86,10 @@ def train(
     accelerator: Accelerator,
     folder: Path,
     *,
-    measure: Callable[[], dict[str, float]],
+    measure: Callable[[], dict[str, float]] = dict,
     title: str = "Training",
+    told: bool = True,
+    validation_work: float = 0.0,
     resume: bool = False,
 ) -> Standing:
     """Minimise `objective` over `documents`.
@@ -96,11 +98,14 @@ def train(
         folder: where checkpoints go, as `Checkpoints` reads them: of the best epochs and the last one the objective's
             lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
+        title: what the bar and the log call it.
+        told: whether each epoch has a line in the log, and an entry in the trackers.
+        validation_work: units of `validation_of` in the estimate that `measure` does each time.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
     ranks = objective.ranks
-    training = _Training(objective, documents, plan, accelerator, folder, title)
+    training = _Training(objective, documents, plan, accelerator, folder, title, told, validation_work)
     if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
         training.restore()
     ranks.make_equal(objective)
@@ -110,8 +115,7 @@ def train(
             training.epoch(interruption)
             training.end_epoch(measure)
             training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
-    for work in (training.stage, validation_of(training.stage)):
-        overall().skip(work)  # it may have stopped early
+    training.skip_epochs(plan.epochs - training.standing.epoch)  # it may have stopped early
     training.step.end()
     accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
     return training.standing
@@ -121,9 +125,18 @@ class _Training:
     """A run of the loop: what it works on, and where it stands."""
 
     def __init__(
-        self, objective: Objective, documents: Feed, plan: Plan, accelerator: Accelerator, folder: Path, title: str
+        self,
+        objective: Objective,
+        documents: Feed,
+        plan: Plan,
+        accelerator: Accelerator,
+        folder: Path,
+        title: str,
+        told: bool,
+        validation_work: float,
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
+        self.told, self.validation_work = told, validation_work
         self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
         self.stage = folder.name  # a kind of work in the estimate
         self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=accelerator.device.type == "cuda")
@@ -192,8 +205,9 @@ class _Training:
         # The same on every rank but for rounding, which must not end one rank's training before another's.
         measures = self.ranks.told_by_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
-        self.accelerator.log(standing.history[-1], step=standing.step)
-        if self.ranks.main:
+        if self.told:
+            self.accelerator.log(standing.history[-1], step=standing.step)
+        if self.told and self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
             left = overall().left()
             rest = "" if left is None or left < WORTH_TELLING else f", about {spoken(left)} left"
@@ -257,11 +271,14 @@ class _Training:
         tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         standing = self.standing = Standing(**notes["standing"])
-        epochs = standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size)
-        for work, done in ((self.stage, epochs), (validation_of(self.stage), standing.epoch)):
-            overall().skip(work, done / max(self.plan.epochs, 1))
+        self.skip_epochs(standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size))
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(notes["scaler"])
+
+    def skip_epochs(self, epochs: float) -> None:
+        """Take epochs off the estimate that need not be trained."""
+        overall().skip(self.stage, epochs * float(self.documents.lengths.sum()))
+        overall().skip(validation_of(self.stage), math.floor(epochs) * self.validation_work)
 
     @contextmanager
     def _where(self) -> Iterator[None]:

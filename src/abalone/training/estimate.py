@@ -9,27 +9,29 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
+from abalone.config import Config
 from abalone.data.batches import shuffled_batches, token_budget_batches
 from abalone.data.corpus import Corpus
 from abalone.device import cpu_has_bf16, reading_precision
-from abalone.evaluation import blocks
+from abalone.evaluation.mixing import ENOUGH
 from abalone.losses import loss_spec
 from abalone.model.encoder import TextEncoder
-from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FrozenFeed, embed, make_batch
-from abalone.model.packed import Packed
-from abalone.progress import as_parts_of
+from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FeedRows, FrozenFeed, embed, make_batch
+from abalone.progress import as_parts_of, overall
 from abalone.recipes import recipe
 from abalone.timetable import Timetable, spoken
 from abalone.training.engine import parameter_groups, validation_of
+from abalone.training.folds import Fold
 from abalone.training.objectives import Objective
+from abalone.training.open_settings import HELD_OUT, settled, trained_shares
 from abalone.training.pretrain import CANDIDATES, FITTING, PROBE, STAGE
 from abalone.training.progress import WARM_UP, RunProgress
 from abalone.training.run import TrainingRun
 from abalone.training.step import Step
+from abalone.training.words import FITTED
 
-READ, WORDS, DECISION = "read", "words", "decision"  # kinds of work; others are named where they are done
+READ, DECISION = "read", "decision"  # kinds of work; others are named where they are done
 LONG = 30 * 60.0  # seconds on a CPU that a person should know of beforehand
 
 # Seconds on one core of an AMD EPYC of 2024, for the guess until something is measured, and for what never is before it
@@ -124,7 +126,7 @@ def timed(
     known = timetable.measured and not run.resume
     if known and on_estimate is not None:
         fast = costs.fast(run, corpus, encoder.depth)
-        on_estimate(Estimate(timetable.left, name, not on_cpu, run.config.epochs > 0, fast))
+        on_estimate(Estimate(timetable.left, name, not on_cpu, bool(run.config.epochs), fast))
     display = RunProgress(timetable, f"Training on {name}", told=known, warm_up=0 if on_cpu else WARM_UP)
     with display, as_parts_of(display):
         yield
@@ -156,63 +158,81 @@ class _Costs:
         return cls(token, token != guess, token / guess if on_cpu else 1.0, on_cpu, width)
 
     def words(self, corpus: Corpus) -> float:
-        """Of the tf-idf expert."""
+        """Of a document that a tf-idf expert is fitted to, and of the reading of those that it is asked about."""
         documents, labels = len(corpus.train), len(corpus.label_names)
         looked_at = range(0, documents, max(documents // 1000, 1))
         mean = sum(len(corpus.train.texts[row]) for row in looked_at) / max(len(looked_at), 1)
-        read, fitted = mean * (documents + 2 * len(corpus.validation)), mean * documents * labels
-        return self.slowness * (A_CHARACTER * read + A_LABELLED_CHARACTER * fitted)
+        return self.slowness * mean * (1.4 * A_CHARACTER + A_LABELLED_CHARACTER * labels)
 
     def probe(self, corpus: Corpus) -> float:
         """Of fitting the probes once."""
         fitted = self.slowness * A_PROBED_FEATURE * len(corpus.train) * len(corpus.label_names) * self.width
         return fitted if self.on_cpu else fitted / 100
 
-    def decision(self, corpus: Corpus) -> float:
-        """Of weights, temperatures and thresholds."""
-        return self.slowness * A_DECIDED_PAIR * min(len(corpus.validation) * len(corpus.label_names), blocks.AT_ONCE)
+    def decision(self, corpus: Corpus, documents: float) -> float:
+        """Of weights, temperatures and thresholds, fitted to so many documents."""
+        return self.slowness * A_DECIDED_PAIR * min(documents * len(corpus.label_names), ENOUGH)
 
     def fast(self, run: TrainingRun, corpus: Corpus, depth: int) -> float:
-        """Of the recipe `fast`: it reads the first tokens of each document, of validation twice, and fits the rest."""
-        cut = recipe("fast").max_length
-        tokens = sum(float(np.minimum(feed.lengths, cut).sum()) for feed in (run.train, run.validation, run.validation))
-        return tokens * depth * self.token + self.words(corpus) + self.probe(corpus) + self.decision(corpus)
+        """Of the recipe `fast`: it reads the first tokens of each document, and fits the rest to each fold and all."""
+        settings = recipe("fast")
+        documents = len(corpus.train) + len(corpus.validation)
+        folds = settled(settings, documents, on_cpu=self.on_cpu).folds or 0
+        lengths = [feed.lengths for feed in (run.train, run.validation) if feed is not None]
+        tokens = float(np.minimum(np.concatenate(lengths), settings.max_length).sum())
+        fitted = trained_shares(folds) * (documents * self.words(corpus) + self.probe(corpus))
+        return tokens * depth * self.token + fitted + self.decision(corpus, documents)
 
 
 def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, frozen: int, costs: _Costs) -> None:
     """Put the work of all stages on the timetable: tokens to train on, and tokens × layers to read."""
-    config, spec = run.config, loss_spec(run.config.objective)
-    train, validation = float(run.train.lengths.sum()), float(run.validation.lengths.sum())
-    trained = depth - frozen
+    config, folds = run.config, run.config.folds or 0
+    train = float(run.train.lengths.sum())
+    validation = 0.0 if run.validation is None else float(run.validation.lengths.sum())
+    held_out = {0: validation, 1: HELD_OUT * train}.get(folds, train)  # tokens that the decision is fitted to
+    shares, trained = trained_shares(folds), depth - frozen
 
     def read(kind: str, tokens: float, layers: int) -> None:
         timetable.plan(kind, tokens * layers, costs.token)
         if costs.measured:
             timetable.measure(kind, 1, costs.token)  # it is the same work; what is measured later outweighs it
 
-    def train_stage(stage: str, epochs: int) -> None:
-        timetable.plan(stage, epochs * train, TRAINING * trained * costs.token)
-        read(validation_of(stage), epochs * validation, trained)
-
-    def probe(times: int) -> None:
+    def probe(times: float) -> None:
         read(PROBE, times * (train + validation), trained)
         timetable.plan(FITTING, times, costs.probe(corpus))
 
     if frozen:
         read(FROZEN, train + validation, frozen)
+    for stage, epochs in stages_of(config).items():
+        timetable.plan(stage, shares * epochs * train, TRAINING * trained * costs.token)
+        read(validation_of(stage), epochs * validation, trained)
     if config.epochs == 0:
         probe(1)
-    elif spec.joint or spec.takes == "logits":
-        train_stage("training", config.epochs)
-    else:
-        train_stage(STAGE, config.epochs)
-        probe(min(len(CANDIDATES), config.epochs))
-        if config.classifier == "finetune":
-            train_stage("finetuning", config.finetune_epochs)
-    read(READ, validation + (train if config.neighbours else 0), depth)
+    elif STAGE in stages_of(config):
+        probe(min(len(CANDIDATES), config.epochs or 0))
+    read(READ, held_out + (shares * train if config.neighbours else 0), depth)
     if config.lexical:
-        timetable.plan(WORDS, 1, costs.words(corpus))
-    timetable.plan(DECISION, 1, costs.decision(corpus))
+        timetable.plan(FITTED, shares * len(corpus.train), costs.words(corpus))
+    timetable.plan(DECISION, 1, costs.decision(corpus, held_out / max(train / len(corpus.train), 1)))
+
+
+def stages_of(config: Config) -> dict[str, int]:
+    """Return the stages of a training, and the epochs of each."""
+    spec, epochs = loss_spec(config.objective), config.epochs or 0
+    if epochs == 0:
+        return {}
+    if spec.joint or spec.takes == "logits":
+        return {"training": epochs}
+    return {STAGE: epochs} | ({"finetuning": config.finetune_epochs} if config.classifier == "finetune" else {})
+
+
+def skip_fold(run: TrainingRun, fold: Fold, depth: int) -> None:
+    """Take the work of a fold off the estimate, since an earlier attempt has done it."""
+    trained, asked = (float(run.train.lengths[rows].sum()) for rows in (fold.train, fold.held_out))
+    for stage, epochs in stages_of(run.config).items():
+        overall().skip(stage, epochs * trained)
+    overall().skip(READ, depth * (asked + (trained if run.config.neighbours else 0)))
+    overall().skip(FITTED, len(fold.train))
 
 
 def _measure(
@@ -224,23 +244,24 @@ def _measure(
 ) -> None:
     """Read and train on a few batches, and leave everything as it was; nothing where they would be much of the work."""
     config, device, feed = run.config, run.accelerator.device, run.train
+    epochs = config.epochs or 0
     half = reading_precision(config.precision)
     lengths = token_budget_batches(feed.lengths, CPU_TOKEN_BUDGET)
-    count = min(BATCHES, int(len(lengths) * SAMPLED * max(1, TRAINING * config.epochs)))
+    count = min(BATCHES, int(len(lengths) * SAMPLED * max(1, TRAINING * epochs)))
     if count:
         chosen = [lengths[(2 * i + 1) * len(lengths) // (2 * count)] for i in range(count)]  # of all lengths
-        embed(encoder, _Some(feed, chosen[0][:4]), device, half=half)  # the first time is not typical
+        embed(encoder, FeedRows(feed, chosen[0][:4]), device, half=half)  # the first time is not typical
         for rows in chosen:
             before = clock()
-            embed(encoder, _Some(feed, rows), device, half=half)
+            embed(encoder, FeedRows(feed, rows), device, half=half)
             timetable.measure(READ, encoder.depth * int(feed.lengths[rows].sum()), clock() - before)
     batches = shuffled_batches(len(feed), config.batch_size, seed=config.seed, epoch=0)
-    count = min(BATCHES, int(config.epochs * len(batches) * SAMPLED) - 1)
+    count = min(BATCHES, int(epochs * len(batches) * SAMPLED) - 1)
     if count < 1:
         return
     rows = np.concatenate(batches[: count + 1])
     with torch.random.fork_rng([]):
-        sample: Feed = _Some(feed, rows)
+        sample: Feed = FeedRows(feed, rows)
         lower, trained = (None, encoder) if parts is None else parts
         if lower is not None:
             before = clock()
@@ -261,22 +282,6 @@ def _measure(
             if number:  # the first time is not typical
                 timetable.measure(stage, int(sample.lengths[own].sum()), clock() - before)
     run.accelerator.free_memory()  # else it would go on to look after this optimiser
-
-
-class _Some:
-    """Some documents of a feed."""
-
-    def __init__(self, documents: Feed, rows: np.ndarray) -> None:
-        self._documents, self._rows = documents, rows
-        self.labels: csr_array = documents.labels[rows]
-        self.lengths = documents.lengths[rows]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def packed(self, rows: np.ndarray) -> Packed:
-        """The encoder's input for some of them."""
-        return self._documents.packed(self._rows[rows])
 
 
 def _device_name(device: torch.device) -> str:

@@ -1,10 +1,12 @@
 """Training with a linear layer for logits: fine-tuning, the supervised baselines, and joint objectives."""
 
+from typing import cast
+
 from abalone.evaluation.metrics import evaluate
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import embed
 from abalone.model.heads import LinearHead
-from abalone.training.engine import train, validation_of
+from abalone.training.engine import LAST, train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun
 
@@ -14,9 +16,13 @@ KEPT = "micro_f1"  # the epoch with the best one is kept, as in the paper
 def supervise(
     objective: Objective, run: TrainingRun, stage: str, epochs: int, **changes: float
 ) -> tuple[TextEncoder, LinearHead, History]:
-    """Train an objective that has a layer for logits; the epoch with the best validation micro-F1 is kept.
+    """Train an objective that has a layer for logits.
+
+    The epoch with the best validation micro-F1 is kept; the last one where there are no validation documents.
 
     Args:
+        objective: what is minimised.
+        run: the documents, and the machine.
         stage: "training" or "finetuning", the name of its folder.
         epochs: of this stage.
         changes: of the plan, such as its learning rate.
@@ -24,19 +30,22 @@ def supervise(
     Returns:
         The encoder, the layer, and the history.
     """
-    head = objective.head
+    head, validation = objective.head, run.validation
     if head is None:
         raise ValueError(f"the objective {objective.name!r} has no layer for logits to train; add one: 'msc+bce'")
 
     def measure() -> dict[str, float]:
+        if validation is None:
+            return {}
         with run.accelerator.autocast():
             embeddings = embed(
-                objective.encoder, run.validation, run.accelerator.device, ranks=run.ranks, work=validation_of(stage)
+                objective.encoder, validation, run.accelerator.device, ranks=run.ranks, work=validation_of(stage)
             )
-        scores = evaluate(run.validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
+        scores = evaluate(validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
 
-    plan = run.plan(objective, epochs=epochs, keep_highest=(KEPT,), **changes)
+    kept = LAST if validation is None else KEPT
+    plan = run.plan(objective, epochs=epochs, keep_highest=() if validation is None else (KEPT,), **changes)
     standing = train(
         objective,
         run.train,
@@ -44,8 +53,10 @@ def supervise(
         run.accelerator,
         run.stage(stage),
         measure=measure,
-        title=stage.capitalize(),
+        title=run.title(stage),
+        told=not run.fold,
+        validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )
-    objective.restore(run.kept(stage, standing.best_epoch[KEPT]))
+    objective.restore(run.kept(stage, cast(int, standing.epoch_of(kept))))
     return objective.encoder, LinearHead.of_layer(head), standing.history

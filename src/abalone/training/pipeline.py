@@ -1,10 +1,12 @@
 """The main job: from texts and labels to a finished model."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,32 +21,36 @@ from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.evaluation.blocks import Scores
-from abalone.evaluation.decision import Decision, fit_and_score
 from abalone.evaluation.knn import NearestNeighbours
-from abalone.evaluation.scored_model import TFIDF_DECISION, label_f1
+from abalone.evaluation.lexical import LexicalModel
 from abalone.losses import loss_spec
 from abalone.model.card import LEFT_OUT
-from abalone.model.encoder import TextEncoder, join_layers, load_encoder, split_layers, window
-from abalone.model.feed import FrozenFeed, TokenFeed, embed, unlabelled
-from abalone.model.heads import LinearHead
+from abalone.model.encoder import TextEncoder, load_encoder, split_layers, window
+from abalone.model.feed import Feed, TokenFeed, embed, unlabelled
 from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.recipes import words_alone
-from abalone.training.estimate import DECISION, WORDS, OnEstimate, timed
-from abalone.training.finetune import supervise
-from abalone.training.objectives import Objective
-from abalone.training.pretrain import STAGE, linear_evaluation, pretrain
+from abalone.training.crossfit import cross_fit
+from abalone.training.decide import Decided, HeldOut, decide
+from abalone.training.estimate import DECISION, OnEstimate, timed
+from abalone.training.folds import divide, held_out_labels
+from abalone.training.open_settings import rate_for_width, settled
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
-from abalone.training.run import History, TrainingRun, enter_folder, refuse_other_documents
-from abalone.training.words import fit_lexical, fit_words, story_of, words_model
+from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
+from abalone.training.stages import Start, Trained, train_copy, train_stages
+from abalone.training.words import Words, fit_words, story_of, words_model
 
-BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
+log = logging.getLogger(__name__)
 
 
 def fit(
     config: Config, corpus: Corpus, folder: Path, *, resume: bool = False, on_estimate: OnEstimate | None = None
 ) -> Predictor:
-    """Train the stages that `config` asks for, then fit the decision on validation.
+    """Train the stages that `config` asks for, and fit the decision to documents that were held out.
+
+    With folds, validation documents join the training documents: each is judged by a model that has not seen it, the
+    decision is fitted to what was said of all of them, and the model that takes it is trained on all. Without, the
+    decision is fitted to the validation documents, which no training ever sees.
 
     Args:
         config: the settings.
@@ -56,9 +62,11 @@ def fit(
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
-    refuse_unusable(config, corpus)
     with left_as_found(config.device), ExitStack() as held:
         accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
+        on_cpu = accelerator.device.type == "cpu"
+        suited = settled(config, len(corpus.train) + len(corpus.validation), on_cpu=on_cpu)
+        refuse_unusable(suited, corpus)
         ranks = join_ranks(accelerator)
         if ranks.count > config.batch_size:
             warnings.warn(
@@ -68,116 +76,160 @@ def fit(
             )
         refuse_other_documents(ranks, config, corpus)
 
-        def enter() -> str:
+        def enter() -> tuple[str, dict[str, Any]]:
             held.enter_context(alone_in(folder))
-            return enter_folder(folder, config, corpus, resume=resume)
+            chosen = {"folds": suited.folds, "epochs": suited.epochs}
+            return enter_folder(folder, config, corpus, resume=resume, chosen=chosen)
 
-        made_by = ranks.told_by_main(enter)
+        made_by, chosen = ranks.told_by_main(enter)
+        config = config.replace(**chosen)
+        if config.folds:
+            if len(corpus.validation) and not _made_here(corpus):
+                log.info(
+                    "%s validation documents are trained on too, each judged by a model that has not seen it; "
+                    "folds=0 (--folds 0) keeps them apart",
+                    f"{len(corpus.validation):,}",
+                )
+            corpus = corpus.with_validation_in_train()
         if config.encoder == NO_ENCODER:
             predictor = fit_words(config, corpus)
-            predictor.story["fingerprint"] = made_by
-            return predictor
-        torch.manual_seed(config.seed)  # before any weight is drawn
-        encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
-        # Before all documents are read, so that more layers than there are cost nothing.
-        parts = split_layers(encoder, config.freeze_layers) if config.freeze_layers else None
-        config = _within_window(config, encoder, tokenizer)
-        if config.learning_rate is None:
-            config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
-        with ranks.first_here_goes_first():  # the others then find the tokens in the cache
-            train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
-        run = TrainingRun(config, train, validation, accelerator, folder, resume, ranks)
-        names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
-        held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
-        if parts is None:
-            encoder, head, history = _train_stages(run, encoder, len(corpus.label_names), names)
         else:
-            encoder, head, history = _train_upper_layers(run, *parts, len(corpus.label_names), names)
-        for tracker in accelerator.trackers:
-            tracker.finish()
-        predictor = _with_decision(run, corpus, encoder, tokenizer, head, history)
-        predictor.story["fingerprint"] = made_by  # of the settings as given, before the encoder settled some
+            torch.manual_seed(config.seed)  # before any weight is drawn
+            encoder, tokenizer = load_encoder(config.encoder, config.pooling, config.dropout)
+            # Before all documents are read, so that more layers than there are cost nothing.
+            parts = split_layers(encoder, config.freeze_layers) if config.freeze_layers else None
+            config = _within_window(config, encoder, tokenizer)
+            if config.learning_rate is None:
+                config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
+            with ranks.first_here_goes_first():  # the others then find the tokens in the cache
+                train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
+            run = TrainingRun(config, train, None if config.folds else validation, accelerator, folder, resume, ranks)
+            names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
+            held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
+            lower, trained = (None, encoder) if parts is None else parts
+            start = Start(trained, lower, len(corpus.label_names), names)
+            made = _fit_across_folds(run, corpus, start) if config.folds else _fit_with_validation(run, corpus, start)
+            for tracker in accelerator.trackers:
+                tracker.finish()
+            predictor = made.predictor(config, corpus, tokenizer)
+        predictor.story["fingerprint"] = made_by  # of the settings as given, before some were settled
         return predictor
 
 
-def _with_decision(
-    run: TrainingRun,
-    corpus: Corpus,
-    encoder: TextEncoder,
-    tokenizer: PreTrainedTokenizerBase,
-    head: LinearHead,
-    history: dict[str, History],
-) -> Predictor:
-    """The finished model: what was trained, experts to mix in, and the decision, fitted on validation."""
-    config, device, ranks = run.config, run.accelerator.device, run.ranks
-    # In the precision in which texts will be read later: what is fitted here must fit there. Encoding is shared by
-    # all ranks; the rest is the same on each, and takes no longer than on one.
-    half = reading_precision(config.precision)
-    val_embeddings = embed(encoder, run.validation, device, "Encoding validation", half=half, ranks=ranks)
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """The parts of a finished model.
+
+    Args:
+        trained: encoder and linear layer; `None` where words alone decide.
+        decided: the decision, and what it is worth.
+        lexical, neighbours: the experts that are mixed in.
+    """
+
+    trained: Trained | None
+    decided: Decided
+    lexical: LexicalModel | None
+    neighbours: NearestNeighbours | None
+
+    def predictor(self, config: Config, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Predictor:
+        """Put the model together."""
+        if self.trained is None or self.trained.head is None:
+            assert self.lexical is not None
+            return words_model(words_alone(config), corpus, self.lexical, self.decided, **{LEFT_OUT: config.encoder})
+        return Predictor(
+            config,
+            corpus.label_names,
+            self.trained.encoder,
+            tokenizer,
+            self.trained.head,
+            self.decided.decision,
+            self.lexical,
+            self.neighbours,
+            story={**story_of(corpus), "history": self.trained.history, **self.decided.story},
+            seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
+            out_of_fold=self.decided.out_of_fold,
+        )
+
+
+def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
+    """Train on the training split, and fit the decision to what the model says of the validation split."""
+    validation = run.validation
+    assert validation is not None
+    own = replace(run, train=start.input_of(run, run.train), validation=start.input_of(run, validation))
+    trained = train_stages(own, start)
+    assert trained.head is not None
+    # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
+    head = trained.head.merged()
+    trained = replace(trained, head=head)
+    embeddings = _read(run, trained, validation, "Encoding validation")
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
-    if config.lexical:
-        overall().begin("Fitting tf-idf")
-        lexical = fit_lexical(corpus.train, corpus.validation, config.seed)
+    if run.config.lexical:
+        lexical = Words(corpus.train, run.config.seed).expert(np.arange(len(corpus.train)))
+        lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
-        overall().done(WORDS, 1)
-    if config.neighbours:
-        embeddings = embed(encoder, run.train, device, "Encoding the neighbours", half=half, ranks=ranks)
-        neighbours = NearestNeighbours(half=True, device=str(device)).fit(embeddings, corpus.train.labels)
-        experts["neighbours"] = neighbours.logits_in_blocks(val_embeddings)
-    story = {**story_of(corpus), "history": history}
-    frequencies = np.array(story["statistics"]["frequencies"])
-    # The model has one layer, as other libraries expect it; the decision is fitted to what that layer says.
-    head = head.merged()
-    logits = head.logits_in_blocks(val_embeddings)
-
-    def scores_with(logits: Scores, experts: dict[str, Scores]) -> tuple[Decision, dict[str, float]]:
-        return fit_and_score(logits, experts, corpus.validation.labels, frequencies, config)
-
-    overall().begin("Fitting the decision")
-    decision, scores = scores_with(logits, experts)
-    used = decision.mixture.used
-    if lexical is not None and used == {"lexical": 1.0}:
-        decision, scores = scores_with(experts["lexical"], {})
-        warnings.warn(
-            f"On validation the encoder adds nothing to words alone (macro-F1 {scores['macro_f1']:.3f}), so the model "
-            f"is tf-idf + SVM: no encoder is saved. The recipe words trains the same in seconds; {_longer(config)} to "
-            "give the encoder another chance.",
-            stacklevel=4,
-        )
-        by_label = label_f1(decision, decision.scores(experts["lexical"], {}), corpus.validation.labels)
-        story |= {"scores": {"validation": scores}, "label_f1": by_label, LEFT_OUT: config.encoder}
-        overall().done(DECISION, 1)
-        return words_model(words_alone(config), corpus, lexical, decision, story)
-    story["scores"] = {"validation": scores}
-    story["label_f1"] = label_f1(decision, decision.scores(logits, experts), corpus.validation.labels)
-    if lexical is not None:
-        alone, baseline = scores_with(experts["lexical"], {})
-        story["scores"]["validation, tf-idf alone"] = baseline
-        story[TFIDF_DECISION] = alone.to_dict()
-        if scores["macro_f1"] < baseline["macro_f1"] - BEHIND:
-            warnings.warn(
-                f"on validation the model (macro-F1 {scores['macro_f1']:.3f}) does not beat tf-idf alone "
-                f"({baseline['macro_f1']:.3f}): {_longer(config)}, or use the recipe words, which is tf-idf alone",
-                stacklevel=4,
-            )
-    overall().done(DECISION, 1)
-    return Predictor(
-        config,
-        corpus.label_names,
-        encoder,
-        tokenizer,
-        head,
-        decision,
+    if run.config.neighbours:
+        neighbours = _neighbours(run, trained)
+        experts["neighbours"] = neighbours.logits_in_blocks(embeddings)
+    labels = corpus.validation.labels
+    logits = head.logits_in_blocks(embeddings)
+    decided = _decide(HeldOut(logits, experts, labels, labels), run, corpus)
+    if decided.words_alone:
+        return _Made(None, decided, lexical, None)
+    used = decided.decision.mixture.used
+    return _Made(
+        trained,
+        decided,
         lexical if "lexical" in used else None,
         neighbours if "neighbours" in used else None,
-        story=story,
-        seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
     )
 
 
-def _longer(config: Config) -> str:
-    return "train longer" if config.epochs else "train the encoder too"
+def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
+    """Fit the decision to what models of folds say of documents they have not seen; then train on all documents."""
+    config, every = run.config, np.arange(len(corpus.train))
+    folds = divide(corpus.train, config.folds or 1)
+    words = Words(corpus.train, config.seed) if config.lexical else None
+    own = replace(run, train=start.input_of(run, run.train))
+    said = cross_fit(own, start, run.train, words, folds)
+    decided = _decide(HeldOut(said.logits, said.experts, **held_out_labels(corpus.train, folds)), run, corpus)
+    used = decided.decision.mixture.used
+    lexical = None
+    if words is not None and (decided.words_alone or "lexical" in used):
+        lexical = words.expert(every)
+        lexical.link = said.link or lexical.link
+    if decided.words_alone:
+        return _Made(None, decided, lexical, None)
+    trained = train_copy(own, start)
+    assert trained.head is not None
+    trained = replace(trained, head=trained.head.merged())
+    return _Made(trained, decided, lexical, _neighbours(run, trained) if "neighbours" in used else None)
+
+
+def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str) -> np.ndarray:
+    """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
+    # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
+    half = reading_precision(run.config.precision)
+    return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
+
+
+def _neighbours(run: TrainingRun, trained: Trained) -> NearestNeighbours:
+    """Remember the training documents as the trained encoder sees them."""
+    embeddings = _read(run, trained, run.train, "Encoding the neighbours")
+    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings, run.train.labels)
+
+
+def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:
+    overall().begin("Fitting the decision")
+    decided = decide(held, np.array(corpus.stats().frequencies), run.config)
+    overall().done(DECISION, 1)
+    return decided
+
+
+def _made_here(corpus: Corpus) -> bool:
+    """Whether the validation documents were split off by us, rather than given by a person."""
+    split = corpus.provenance.get("split")
+    return not isinstance(split, dict) or split.get("origin") == "stratified" or "validation" in split
 
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:
@@ -191,13 +243,15 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
         raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
     if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
         raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
+    if config.folds and config.patience is not None:
+        raise ValueError("patience watches validation documents, and with folds all are trained on: set folds to 0")
     if len(corpus.train) == 0:
         raise ValueError("there are no training documents")
     if corpus.train.labels.nnz == 0:
         raise ValueError("no training document carries a label")
-    if len(corpus.validation) == 0:
+    if config.folds == 0 and len(corpus.validation) == 0:
         raise ValueError("there are no validation documents: give more documents, or validation=(texts, labels)")
-    if corpus.validation.labels.nnz == 0:
+    if config.folds == 0 and corpus.validation.labels.nnz == 0:
         raise ValueError("no validation document carries a label of the training documents")
     frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
     if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
@@ -210,55 +264,12 @@ def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) 
     return TokenFeed(tokens, split.labels, config.max_length, config.max_chunks)
 
 
-def _train_stages(
-    run: TrainingRun, encoder: TextEncoder, num_labels: int, name_features: Tensor | None
-) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
-    """What the objective asks for: pre-training and then probes or fine-tuning, or one supervised stage."""
-    config = run.config
-    if config.epochs == 0:
-        head, _ = linear_evaluation(encoder, run)
-        return encoder, head, {}
-    objective = Objective(encoder, num_labels, config.objective, config, run.ranks, run.train.labels)
-    if name_features is not None:
-        objective.start_prototypes_from(name_features)
-    if objective.head is not None:
-        encoder, head, history = supervise(objective, run, "training", config.epochs)
-        return encoder, head, {"training": history}
-    encoder, head, history = pretrain(objective, run)
-    if config.classifier == "probe":
-        return encoder, head, {STAGE: history}
-    tuning = Objective(encoder, num_labels, config.finetune_objective, config, run.ranks, run.train.labels)
-    rate = config.finetune_learning_rate
-    encoder, head, tuned = supervise(tuning, run, "finetuning", config.finetune_epochs, learning_rate=rate)
-    return encoder, head, {STAGE: history, "finetuning": tuned}
-
-
-def _train_upper_layers(
-    run: TrainingRun, lower: TextEncoder, upper: TextEncoder, num_labels: int, name_features: Tensor | None
-) -> tuple[TextEncoder, LinearHead, dict[str, History]]:
-    """The same stages on the upper layers, over what the frozen lower ones make of each document once."""
-    with run.accelerator.autocast():
-        train, validation = (FrozenFeed(feed, lower, run.accelerator.device) for feed in (run.train, run.validation))
-    inner = replace(run, train=train, validation=validation)
-    upper, head, history = _train_stages(inner, upper, num_labels, name_features)
-    return join_layers(lower, upper), head, history
-
-
 def _name_features(
     names: Sequence[str], encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase, config: Config
 ) -> Tensor:
     """What the encoder makes of the label names, [L, h]."""
     feed = make_feed(Split(names, unlabelled(len(names))), tokenizer, config)
     return torch.from_numpy(embed(encoder, feed, torch.device("cpu")))
-
-
-def rate_for_width(width: int) -> float:
-    """A learning rate for an encoder of this width: 1e-4 up to 384, and beyond in inverse proportion.
-
-    AdamW moves every weight by about its rate. A wider layer adds up more of them, so the same rate moves its output
-    further: what is best for MiniLM, 384 wide, makes an encoder of base size forget what it knew.
-    """
-    return 1e-4 * min(1, 384 / width)
 
 
 def _within_window(config: Config, encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase) -> Config:

@@ -1,6 +1,7 @@
 """The progress of a whole training run: one bar in a terminal, a line now and then in a log."""
 
 import logging
+import math
 from types import TracebackType
 from typing import Any
 
@@ -67,9 +68,9 @@ class RunProgress:
         """Show a few numbers beside the bar."""
         self._figures = text
 
-    def skip(self, kind: str, share: float = 1.0) -> None:
+    def skip(self, kind: str, units: float = math.inf) -> None:
         """Take work off the plan."""
-        self._timetable.skip(kind, share)
+        self._timetable.skip(kind, units)
 
     def done(self, kind: str, units: float) -> None:
         """Count work that was done, and say how far the run is where that is due."""

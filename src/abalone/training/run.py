@@ -3,6 +3,7 @@
 import hashlib
 import json
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from abalone.training.objectives import Objective
 History = list[dict[str, float]]  # one entry an epoch
 
 STAGES = ("pretraining", "training", "finetuning")
+FOLD = "fold-{}"  # the folder of the stages of a fold's model; with this ending, what the finished model said
+ANSWERS = ".safetensors"
 IDENTITY = "run.json"
 
 
@@ -35,20 +38,27 @@ class TrainingRun:
 
     Args:
         config: the settings.
-        train, validation: the documents.
+        train: the documents to train on.
+        validation: those that choose between epochs; without them the last epoch is kept.
         accelerator: device and precision.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
         ranks: the processes that train together.
+        fold: what a fold's model is called in the progress bar, such as "Fold 2 of 5"; its epochs are not logged.
     """
 
     config: Config
     train: Feed
-    validation: Feed
+    validation: Feed | None
     accelerator: Accelerator
     folder: Path
     resume: bool = False
     ranks: Ranks = ALONE
+    fold: str = ""
+
+    def title(self, stage: str) -> str:
+        """What the bar and the log call a stage."""
+        return f"{self.fold}, {stage}" if self.fold else stage.capitalize()
 
     def stage(self, name: str) -> Path:
         """The folder of one stage."""
@@ -62,7 +72,7 @@ class TrainingRun:
         """The engine's view of the settings, some of them changed."""
         config = self.config
         plan = Plan(
-            epochs=config.epochs,
+            epochs=cast(int, config.epochs),  # settled when the documents were counted
             batch_size=config.batch_size,
             learning_rate=cast(float, config.learning_rate),  # settled when the encoder was loaded
             head_learning_rate=config.head_learning_rate,
@@ -99,24 +109,35 @@ def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None
             )
 
 
-def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) -> str:
+def enter_folder(
+    folder: Path, config: Config, corpus: Corpus, *, resume: bool, chosen: Mapping[str, Any] | None = None
+) -> tuple[str, dict[str, Any]]:
     """Make `folder` this run's: start it anew, or go on with the very same data and settings.
 
+    Args:
+        folder: where checkpoints go.
+        config: the settings as they were given.
+        corpus: the documents as they were given.
+        resume: go on with what lies there.
+        chosen: values of settings that were left open. A run that goes on, perhaps on another machine, keeps the ones
+            that it began with.
+
     Returns:
-        The run's fingerprint.
+        The run's fingerprint, and the chosen values that hold.
     """
-    own = fingerprint(config, corpus)
-    identity = {"fingerprint": own, "settings": config.to_dict()}
+    own, chosen = fingerprint(config, corpus), dict(chosen or {})
+    identity = {"fingerprint": own, "settings": config.to_dict(), "chosen": chosen}
     file = folder / IDENTITY
-    for place in (folder, *(folder / stage for stage in STAGES)):
+    for place in (folder, *_stage_folders(folder)):
         remove_abandoned(place)
     if resume and file.is_file():
-        _refuse_another_run(folder, _stored_identity(file), identity)
-        return own
-    for stage in STAGES:
-        if holds_something_else(folder / stage):
+        stored = _stored_identity(file)
+        _refuse_another_run(folder, stored, identity)
+        return own, {**chosen, **stored.get("chosen", {})}
+    for stage in _stage_folders(folder):
+        if holds_something_else(stage):
             raise FileExistsError(
-                f"{folder / stage}, where checkpoints go, holds something else, which would be lost: "
+                f"{stage}, where checkpoints go, holds something else, which would be lost: "
                 "give another run_folder (with the command, another --output)"
             )
     if resume:
@@ -125,11 +146,19 @@ def enter_folder(folder: Path, config: Config, corpus: Corpus, *, resume: bool) 
     file.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sync(folder)
-    for stage in STAGES:
-        remove_folder(folder / stage)
+    for stage in _stage_folders(folder):
+        remove_folder(stage)
+    for answers in folder.glob(FOLD.format("*") + ANSWERS):
+        answers.unlink()
     with written_whole(file) as stream:
         stream.write(json.dumps(identity).encode())
-    return own
+    return own, chosen
+
+
+def _stage_folders(folder: Path) -> list[Path]:
+    """Where the stages of a run have their checkpoints: those of the model, and those of the folds that were begun."""
+    models = [folder, *(path for path in sorted(folder.glob(FOLD.format("*"))) if path.suffix != ANSWERS)]
+    return [model / stage for model in models for stage in STAGES]
 
 
 def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
@@ -144,10 +173,10 @@ def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
 def seconds_trained(folder: Path) -> float:
     """How long the epochs of a run have taken so far, as the checkpoints in its folder tell."""
     seconds = 0.0
-    for stage in STAGES:
-        if has_checkpoint(folder / stage):
+    for stage in _stage_folders(folder):
+        if has_checkpoint(stage):
             with suppress(ValueError):  # damaged: told when the run goes on
-                standing = Standing(**Checkpoints(folder / stage).read()[1]["standing"])
+                standing = Standing(**Checkpoints(stage).read()[1]["standing"])
                 seconds += standing.seconds + sum(epoch["seconds"] for epoch in standing.history)
     return seconds
 
@@ -162,7 +191,7 @@ def is_foreign(folder: Path) -> bool:
 
 def how_to_go_on(folder: Path) -> str:
     """What to tell whoever has stopped the run in `folder`."""
-    saved = any(has_checkpoint(folder / stage) for stage in STAGES)
+    saved = any(map(has_checkpoint, _stage_folders(folder))) or any(folder.glob(FOLD.format("*") + ANSWERS))
     return f"it can go on from {folder}" if saved else "nothing was saved yet"
 
 

@@ -1,5 +1,7 @@
-"""A model without an encoder: tf-idf and a linear SVM a label, decided as every other model is. Trained in seconds."""
+"""The lexical expert in training, and a model that is this expert alone: no encoder, trained in seconds."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,37 +9,101 @@ import numpy as np
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
-from abalone.evaluation.decision import Decision, fit_and_score
+from abalone.data.texts import take
+from abalone.evaluation import blocks
+from abalone.evaluation.blocks import Scores, stacked
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.scored_model import label_f1
+from abalone.evaluation.link import Link
 from abalone.model.predictor import Predictor
+from abalone.progress import overall
+from abalone.training.decide import Decided, HeldOut, decide
+from abalone.training.folds import Fold, divide, held_out_labels
+
+FITTED = "words"  # a kind of work in the estimate: documents that experts are fitted to
 
 
-def fit_lexical(train: Split, held_out: Split, seed: int) -> LexicalModel:
-    """Fit the SVMs to some documents, and their logits to others, which the SVMs must not have seen."""
-    return LexicalModel(seed=seed).fit(train.texts, train.labels).calibrate(held_out.texts, held_out.labels)
+class Words:
+    """Documents to fit lexical experts to, and to ask them about.
+
+    Args:
+        documents: texts and labels.
+        seed: of the solver.
+    """
+
+    def __init__(self, documents: Split, seed: int) -> None:
+        self.documents, self._seed = documents, seed
+
+    def expert(self, rows: np.ndarray) -> LexicalModel:
+        """Fit an expert to some of the documents; how its decisions become logits is left to `link`."""
+        overall().begin("Fitting tf-idf")
+        expert = LexicalModel(seed=self._seed).fit(take(self.documents.texts, rows), self.documents.labels[rows])
+        overall().done(FITTED, len(rows))
+        return expert
+
+    def link(self, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> Link:
+        """Fit the one link to what each expert says of the documents held out from it.
+
+        An expert that was fitted to all documents takes it too: fitted to documents that the expert knows, it would
+        take every decision for certain. Of many documents and labels some, evenly spread, are enough for its numbers.
+        """
+        labels = self.documents.labels
+        pairs = sum(len(fold.held_out) for fold in folds) * labels.shape[1]
+        step = math.ceil(pairs / blocks.AT_ONCE)
+        said = []
+        for expert, fold in zip(experts, folds, strict=True):
+            rows, varied = fold.held_out[::step], ~expert._fitted().constant
+            decisions = expert._fitted().decisions(take(self.documents.texts, rows))[:, varied]
+            positive = labels[rows].toarray()[:, varied] == 1
+            log_odds = np.broadcast_to(expert._fitted().log_odds[varied], decisions.shape)
+            said.append([each.ravel() for each in (decisions, positive, log_odds)])
+        return Link.fitted(*(np.concatenate(part)[:, None] for part in zip(*said, strict=True)))
+
+    def logits(self, expert: LexicalModel, rows: np.ndarray) -> Scores:
+        """What an expert says of some of the documents, [n, L]."""
+        return expert.logits_in_blocks(take(self.documents.texts, rows))
+
+
+def cross_fit_words(words: Words, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> tuple[Scores, Link]:
+    """Return what experts of folds say of the documents held out from them, in the order of folds, and their link."""
+    link = words.link(experts, folds)
+    for expert in experts:
+        expert.link = link
+    said = [words.logits(expert, fold.held_out) for expert, fold in zip(experts, folds, strict=True)]
+    return stacked(said), link
 
 
 def fit_words(config: Config, corpus: Corpus) -> Predictor:
-    """Train a model of words alone on the training split, and fit its decision on validation."""
-    lexical = fit_lexical(corpus.train, corpus.validation, config.seed)
-    logits = lexical.logits_in_blocks(corpus.validation.texts)
-    story = story_of(corpus)
-    frequencies = np.array(story["statistics"]["frequencies"])
-    decision, scores = fit_and_score(logits, {}, corpus.validation.labels, frequencies, config)
-    story |= {
-        "scores": {"validation": scores},
-        "label_f1": label_f1(decision, decision.scores(logits, {}), corpus.validation.labels),
-    }
-    return words_model(config, corpus, lexical, decision, story)
+    """Train a model of words alone, and fit its decision to documents held out, or to validation."""
+    words, frequencies = Words(corpus.train, config.seed), np.array(corpus.stats().frequencies)
+    every = np.arange(len(corpus.train))
+    if config.folds:
+        folds = divide(corpus.train, config.folds)
+        logits, link = cross_fit_words(words, [words.expert(fold.train) for fold in folds], folds)
+        expert = words.expert(every)
+        expert.link = link
+        held = HeldOut(logits, {}, **held_out_labels(corpus.train, folds))
+    else:
+        validation = corpus.validation
+        expert = words.expert(every).calibrate(validation.texts, validation.labels)
+        held = HeldOut(expert.logits_in_blocks(validation.texts), {}, validation.labels, validation.labels)
+    decided = decide(held, frequencies, config)
+    return words_model(config, corpus, expert, decided)
 
 
-def words_model(
-    config: Config, corpus: Corpus, lexical: LexicalModel, decision: Decision, story: dict[str, Any]
-) -> Predictor:
-    """Put a finished model of words alone together; `decision` is fitted to the logits of `lexical`, and mixes none."""
-    seen = SeenTexts.of(corpus.train.texts, corpus.validation.texts)
-    return Predictor(config, corpus.label_names, None, None, None, decision, lexical, story=story, seen=seen)
+def words_model(config: Config, corpus: Corpus, expert: LexicalModel, decided: Decided, **story: Any) -> Predictor:
+    """Put a model of words alone together; the decision is fitted to the logits of the expert, and mixes none."""
+    return Predictor(
+        config,
+        corpus.label_names,
+        None,
+        None,
+        None,
+        decided.decision,
+        expert,
+        story={**story_of(corpus), **decided.story, **story},
+        seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
+        out_of_fold=decided.out_of_fold,
+    )
 
 
 def story_of(corpus: Corpus) -> dict[str, Any]:
