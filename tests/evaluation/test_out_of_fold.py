@@ -54,6 +54,18 @@ def test_labels_are_given_by_thresholds_of_the_other_folds(objective, at_least_o
     assert found.num_folds == 3
 
 
+def test_thresholds_are_fitted_to_what_could_be_learnt(truth, probabilities):
+    learnable = truth.copy()
+    learnable[:, 3] = 0
+    folds = np.arange(DOCUMENTS) % 2
+    found = OutOfFold.of(TEXTS, folds, truth, probabilities, Config(), learnable=learnable)
+    cut = fit_thresholds(probabilities[folds == 1], learnable[folds == 1], calibrated=True)
+    np.testing.assert_array_equal(found.given.toarray()[folds == 0], cut.apply(probabilities[folds == 0]))
+    np.testing.assert_array_equal(found.labels.toarray(), truth)
+    with pytest.raises(ValueError, match="labels and learnable must have the same shape"):
+        OutOfFold.of(TEXTS, folds, truth, probabilities, Config(), learnable=learnable[:5])
+
+
 def test_a_single_part_is_judged_by_halves_crosswise(truth, probabilities):
     copies = [*TEXTS[:-1], TEXTS[0]]
     found = OutOfFold.of(copies, np.zeros(DOCUMENTS, int), truth, probabilities, Config())

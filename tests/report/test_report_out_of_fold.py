@@ -36,6 +36,14 @@ def test_scores_labels_and_errors_are_those_of_the_answers():
     assert "document 1" not in as_script_data(payload)
 
 
+def test_tf_idf_alone_out_of_fold_is_the_baseline():
+    run = reported.judged_run()
+    stored = {"out of fold": {"macro_f1": 0.5}, "out of fold, tf-idf alone": {"macro_f1": 0.25}}
+    assert report_payload([run], None)["runs"][0]["baseline"] is None
+    told = replace(run, story={**run.story, "scores": stored})
+    assert report_payload([told], None)["runs"][0]["baseline"] == {"macro_f1": 0.25}
+
+
 def test_documents_that_are_given_come_first():
     run = replace(reported.judged_run(), answers=reported.run().scored)
     (shown,) = report_payload([run], reported.documents_of(run))["runs"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -12,16 +12,15 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.data.seen import text_hashes
 from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, column_blocks, of_documents, row_blocks
+from abalone.evaluation.bootstrap import Interval, draw_scores
 from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probability_scores
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 from abalone.evaluation.ranking import CUTOFFS, ranking_scores
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
-if TYPE_CHECKING:
-    from abalone.report.bootstrap import Interval
-
 OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
+WHERE = "out of fold"  # what scores are called that are of these answers
 # The probability from which a pair of a document and a label is kept though it is neither true nor given. With tf-idf
 # on 6,000 documents, that is 13 pairs and 88 bytes a document for 53 labels of arXiv, 2.9 and 29 for 90 of Reuters; a
 # model that knows more keeps less. At 0.005 it would be 21 pairs and 3.8 (without those of `TOP`).
@@ -88,6 +87,8 @@ class OutOfFold:
         labels: Labels,
         probabilities: Scores,
         config: Config,
+        *,
+        learnable: Labels | None = None,
     ) -> "OutOfFold":
         """Decide the labels of each document by thresholds from the other folds, and keep what is worth keeping.
 
@@ -101,6 +102,8 @@ class OutOfFold:
             probabilities: [n, L], after mixture and calibration, each row from the model that had not seen the
                 document; an array or computed block by block.
             config: what is wanted: `thresholds`, `calibrate`, `at_least_one`.
+            learnable: what thresholds are fitted to, [n, L], if it is not `labels`: these without labels that the
+                judge of the document had not seen.
         """
         hashed = isinstance(texts, np.ndarray) and texts.dtype == np.uint64
         documents = np.array(texts) if hashed else text_hashes(texts)  # [n]
@@ -110,7 +113,9 @@ class OutOfFold:
         if len(documents) != len(held_out):
             raise ValueError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
         parts = held_out if held_out.min() < held_out.max() else _halves(documents)
-        cuts = _cuts_of_others(parts, truth, probabilities, config)
+        known = truth if learnable is None else read_labels("learnable", learnable)
+        check_same_shape("labels", truth, "learnable", known)
+        cuts = _cuts_of_others(parts, known, probabilities, config)
         floors = _floors(probabilities, np.bincount(truth.indices, minlength=truth.shape[1]))
         counts, columns, kept, marks = [], [], [], []
         total, pairs = np.zeros(truth.shape[1]), np.zeros(truth.shape[1], dtype=np.int64)  # [L] both, of the rest
@@ -211,10 +216,8 @@ class OutOfFold:
         known = None if frequencies is None else np.asarray(frequencies)
         return per_label(self.labels, self.given, tuple(label_names), known, thresholds)
 
-    def intervals(self, frequencies: Sequence[int] | np.ndarray) -> "dict[str, Interval]":
+    def intervals(self, frequencies: Sequence[int] | np.ndarray) -> dict[str, Interval]:
         """95 % bootstrap intervals over the documents, of micro-F1 and of macro-F1 overall and by third."""
-        from abalone.report.bootstrap import draw_scores
-
         return draw_scores(self.labels, self.given, label_thirds(np.asarray(frequencies))).intervals()
 
     def said(self) -> Computed:

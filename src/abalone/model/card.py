@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.recipes import nearest_recipe
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def model_card(predictor: "Predictor") -> str:
         _intended_use(predictor),
         _data(story["statistics"]),
         *([] if predictor.out_of_fold is None else [_out_of_fold(predictor, predictor.out_of_fold)]),
-        *(_scores(split, scores) for split, scores in story.get("scores", {}).items()),
+        *(
+            _scores(split, scores)
+            for split, scores in story.get("scores", {}).items()
+            if predictor.out_of_fold is None or split != WHERE
+        ),
         _configuration(predictor),
         f"## Citation\n\n{CITATION}",
     ]
@@ -164,7 +169,8 @@ def _out_of_fold(predictor: "Predictor", answers: "OutOfFold") -> str:
 
 def _scores(split: str, scores: dict[str, float]) -> str:
     rows = [f"| {title} | {scores[name]:.4f} |" for name, title in SHOWN.items() if name in scores]
-    return "\n".join([f"## Scores on {split}", "", "| metric | value |", "|---|---|", *rows])
+    where = split if split.startswith(WHERE) else f"on {split}"
+    return "\n".join([f"## Scores {where}", "", "| metric | value |", "|---|---|", *rows])
 
 
 def _configuration(predictor: "Predictor") -> str:

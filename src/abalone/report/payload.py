@@ -12,11 +12,12 @@ from abalone import __version__
 from abalone.config import OF_THE_MACHINE
 from abalone.data.corpus import RARE
 from abalone.evaluation.blocks import EVERY
+from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
 from abalone.evaluation.checks import Labels
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
 from abalone.evaluation.groups import THIRDS
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
-from abalone.report.bootstrap import Drawn, Interval, draw_scores
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.report.calibration import reliability_by_third, threshold_worth
 from abalone.report.confusion import confusion
 from abalone.report.documents import LONG_EXCERPT, document_losses, excerpt, worst_documents
@@ -119,6 +120,7 @@ def _of_out_of_fold(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
         raise ValueError(f"the run {run.name!r} has no out-of-fold answers")
     return {
         **_of_answers(replace(run, answers=Answers.out_of_fold(found)), columns, found.scores(run.frequencies)),
+        "baseline": run.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
         "out_of_fold": {
             "documents": len(found),
             "folds": found.num_folds,

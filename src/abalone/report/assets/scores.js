@@ -38,7 +38,7 @@ function scoresSection(report) {
     if (run.scores) columns.push([`${of}${split}`, run.scores]);
     if (run.baseline) columns.push([`${of}${split}, tf-idf alone`, run.baseline]);
     for (const [stored, scores] of Object.entries(run.stored_scores))
-      if (!run.out_of_fold || stored !== OUT_OF_FOLD) columns.push([`${of}${stored}`, scores]);
+      if (!run.out_of_fold || !stored.startsWith(OUT_OF_FOLD)) columns.push([`${of}${stored}`, scores]);
   });
   if (!columns.length) return null;
   const differs = (metric, scores) => metric !== "macro_f1_present" || scores[metric] !== scores.macro_f1;
