@@ -84,7 +84,7 @@ def test_labels_that_cannot_be_judged_are_named(classifier, tmp_path):
 
 
 def test_a_model_without_them_says_to_give_data(classifier, tmp_path):
-    AbaloneClassifier("words").fit(TEXTS, lists(LABELS)).save_pretrained(tmp_path / "bare")
+    AbaloneClassifier("words", folds=0).fit(TEXTS, lists(LABELS)).save_pretrained(tmp_path / "bare")
     result = run(tmp_path / "bare")
     assert result.exit_code == 2
     assert "bare: this model has no out-of-fold scores" in result.stderr

@@ -1,18 +1,21 @@
 """The page without documents: what was said out of fold, where every run knows it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import reported
 
+import judged
 from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.calibration import expected_calibration_error
 from abalone.evaluation.metrics import evaluate
 from abalone.report.calibration import reliability, threshold_worth
 from abalone.report.page import as_script_data
 from abalone.report.payload import report_payload
-from abalone.report.runs import Answers
+from abalone.report.runs import Answers, Documents
+from abalone.report.runs import _answers as run_answers
 
 
 def test_scores_labels_and_errors_are_those_of_the_answers():
@@ -71,6 +74,24 @@ def test_runs_on_other_documents_stand_alone():
     assert [run["out_of_fold"]["documents"] for run in payload["runs"]] == [60, 40]
     other = replace(runs[0], label_names=tuple("abcdefg"))
     assert report_payload([runs[0], other], None)["comparison"] is None  # no label in common
+
+
+def test_documents_out_of_fold_need_an_answer_each():
+    class Model:
+        label_names = tuple("abcde")
+        predictor_ = SimpleNamespace(encoder=None, out_of_fold=None, story={})
+
+    texts = ["one", "two"]
+    documents = Documents("made up", "out of fold", texts, [["a"], []])
+    with pytest.raises(ValueError, match="this model has no out-of-fold scores"):
+        run_answers(Model, documents)
+    Model.predictor_.out_of_fold = judged.out_of_fold(texts[:1], np.eye(1, 5))
+    with pytest.raises(ValueError, match="1 of 2 documents have no out-of-fold answer"):
+        run_answers(Model, documents)
+    Model.predictor_.out_of_fold = judged.out_of_fold([*texts, "three"], np.eye(3, 5))
+    found = run_answers(Model, documents)
+    assert found.truth.toarray().tolist() == [[1, 0, 0, 0, 0], [0] * 5]  # as the data has it now
+    np.testing.assert_array_equal(found.predictions, Model.predictor_.out_of_fold.given.toarray()[:2])
 
 
 def test_where_one_run_has_none_no_scores_are_shown():

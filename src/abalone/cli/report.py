@@ -11,8 +11,6 @@ from abalone.cli.corpus import reads_corpus
 from abalone.cli.models import DEVICE_HELP
 from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 
-ADVICE = "to see what was made of them before they had been seen, leave out --data; "
-
 
 @app.command()
 @reads_corpus
@@ -63,16 +61,19 @@ def report(
     if data is not None:
         trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
         seen = {name: known for name, model in models.items() if (known := model.predictor_.seen) is not None}
-        advice = ADVICE if all(model.predictor_.out_of_fold is not None for model in models.values()) else ""
-        corpus, split, texts, labels = to_score(data, split, trained_on, seen, advice=advice, **reading)
+        judged = {
+            name: answers for name, model in models.items() if (answers := model.predictor_.out_of_fold) is not None
+        }
+        honest = judged if len(judged) == len(models) else {}
+        corpus, split, texts, labels = to_score(data, split, trained_on, seen, judged=honest, **reading)
         for name, model in models.items():
             tell_absent(name, model.label_names, corpus, labels)
         documents = Documents(corpus, split, texts, labels)
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
-        judged = all(model.predictor_.out_of_fold is not None for model in models.values())
-        shown = "out-of-fold scores, and no texts" if judged else "only what the model folders hold"
+        every = all(model.predictor_.out_of_fold is not None for model in models.values())
+        shown = "out-of-fold scores, and no texts" if every else "only what the model folders hold"
         typer.echo(f"note: the page shows {shown}; add --data to score documents.", err=True)
 
 

@@ -91,6 +91,7 @@ def _of_documents(documents: Documents, column: dict[str, int], mapped: np.ndarr
     return {
         "name": documents.name,
         "split": documents.split,
+        "out_of_fold": documents.out_of_fold,
         "count": len(documents.texts),
         "unlabelled": sum(not row for row in known),
         "mapped": mapped,
@@ -104,11 +105,13 @@ def _of_scored(run: ReportedRun, columns: np.ndarray, documents: Documents) -> d
     answers = run.scored
     probabilities = answers.probabilities[EVERY, EVERY]
     losses = document_losses(answers.truth, probabilities)
-    scores = evaluate(answers.truth, answers.predictions, probabilities=probabilities, frequencies=run.frequencies)
+    # How out-of-fold answers rank is known of all of them together only: some probabilities are left out.
+    ranked = None if documents.out_of_fold else probabilities
+    scores = evaluate(answers.truth, answers.predictions, probabilities=ranked, frequencies=run.frequencies)
     return {
         **_of_answers(run, columns, scores),
         "map": _map(answers, columns, losses),
-        "clustering": _clustering(answers, run.config["device"]),
+        "clustering": None if documents.out_of_fold else _clustering(answers, run.config["device"]),
         "worst": _worst(run, answers, columns, documents, losses),
     }
 

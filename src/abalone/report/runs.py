@@ -8,10 +8,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.memory import known_labels
-from abalone.evaluation.blocks import Scores, of_documents
+from abalone.evaluation.blocks import EVERY, Scores, of_documents
 from abalone.evaluation.checks import Labels
 from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.evaluation.scored_model import tfidf_alone
+from abalone.model.predictor import NOT_JUDGED
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
@@ -27,7 +29,8 @@ class Documents:
 
     Args:
         name: of the corpus.
-        split: which part of it.
+        split: which part of it; "out of fold" where these are training documents of all models, to be shown with the
+            answers of models that had not seen them.
         texts: the documents.
         labels: the label names of each.
     """
@@ -42,6 +45,11 @@ class Documents:
             raise ValueError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
         if not len(self.texts):
             raise ValueError("there are no documents to score")
+
+    @property
+    def out_of_fold(self) -> bool:
+        """Whether models are asked for what was said of them out of fold."""
+        return self.split == WHERE
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +142,8 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     texts = documents.texts
     embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
+    if documents.out_of_fold:
+        return _honest_answers(model, documents, embeddings)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))
     truth = known_labels(documents.labels, model.label_names)
@@ -144,6 +154,25 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
         mapped=mapped,
         embeddings=None if embeddings is None else embeddings[mapped],
         baseline=tfidf_alone(model.predictor_, truth, texts),
+    )
+
+
+def _honest_answers(model: "AbaloneClassifier", documents: Documents, embeddings: np.ndarray | None) -> Answers:
+    """What was said of training documents out of fold; the embeddings [n, h] are those of the finished model."""
+    predictor = model.predictor_
+    if predictor.out_of_fold is None:
+        raise ValueError(NOT_JUDGED)
+    rows = predictor.out_of_fold.rows(documents.texts)
+    if unknown := int((rows < 0).sum()):
+        raise ValueError(f"{unknown} of {len(rows)} documents have no out-of-fold answer: leave them out")
+    mapped = sample(len(rows))
+    return Answers(
+        truth=known_labels(documents.labels, model.label_names),
+        probabilities=predictor.out_of_fold.said()[rows, EVERY],
+        predictions=predictor.out_of_fold.given[rows].toarray().astype(bool),
+        mapped=mapped,
+        embeddings=None if embeddings is None else embeddings[mapped],
+        baseline=predictor.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
     )
 
 

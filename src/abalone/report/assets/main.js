@@ -60,6 +60,13 @@ function head() {
     ),
     el("p", { class: "facts" }, facts),
     !documents && unscored(),
+    documents &&
+      documents.out_of_fold &&
+      el(
+        "p",
+        { class: "notice" },
+        "These are training documents. Each was judged by a model that had not seen it, with thresholds chosen on other documents, so the scores say what to expect of new documents like these.",
+      ),
     several ? null : tiles(first),
   );
 }
