@@ -1,10 +1,17 @@
 """Cross-fitting: what folds hold out, what they leave, and that a break in any of them costs nothing but time."""
 
+import numpy as np
 import pytest
+import torch
+from scipy.sparse import csr_array
 
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.data.seen import text_hashes
+from abalone.training import crossfit, pipeline
+from abalone.training.folds import divide, learnable
+from abalone.training.objectives import Objective
 from abalone.training.pipeline import fit
 
 pytestmark = pytest.mark.usefixtures("one_split")
