@@ -50,6 +50,8 @@ def pages(models, tmp_path_factory):
         model.predictor_.out_of_fold = judged.out_of_fold(TEXTS[:140], LABELS[:140], seed=seed)
     write_report({"msc": models["msc"]}, folder / "judged.html")
     write_report(models, folder / "judged-three.html")
+    known = Documents("made up", "out of fold", TEXTS[:140], lists(LABELS[:140]))
+    write_report({"msc": models["msc"]}, folder / "known.html", known)
     return {path.stem: path.as_uri() for path in folder.iterdir()}
 
 
@@ -96,6 +98,7 @@ def picture(browser):
         ),
         ("bare", "scores curves tail calibration settings"),
         ("judged", "curves tail thirds calibration confusion scores settings"),
+        ("known", "curves tail thirds calibration map confusion worst scores settings"),
         ("judged-three", "comparison versus curves tail thirds calibration confusion scores settings"),
     ],
 )
