@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import exported
 
+import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.model.encoder import load_encoder
@@ -29,6 +30,7 @@ def model_files() -> Files:
     with TemporaryDirectory() as place, warnings.catch_warnings(), tiny.every_expert_heard():
         warnings.simplefilter("ignore")
         predictor = exported.fit(Path(place), lexical=True, neighbours=True).predictor_
+        predictor.out_of_fold = judged.out_of_fold(exported.TEXTS, exported.LABELS)
         return written_by(lambda folder: save(predictor, folder / "model"))
 
 

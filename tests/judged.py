@@ -10,7 +10,7 @@ from abalone.evaluation.out_of_fold import OutOfFold
 def probabilities_of(truth: np.ndarray, seed: int = 0) -> np.ndarray:
     """[n, L], mostly low where a label is absent and mostly high where it is true."""
     rng = np.random.default_rng(seed)
-    return 1 / (1 + np.exp(4 - 6 * truth - rng.normal(0, 1.5, truth.shape)))
+    return 1 / (1 + np.exp(4 - 6 * truth - rng.normal(0, 2.5, truth.shape)))
 
 
 def out_of_fold(texts, labels, folds: int = 3, config: Config | None = None, seed: int = 0) -> OutOfFold:

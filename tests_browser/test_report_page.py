@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.report.page import write_report
@@ -38,13 +39,19 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(models, tmp_path_factory):
-    """One run, three runs, and what the folders hold by themselves."""
+    """One run, three runs, and what the folders hold by themselves, without and with out-of-fold answers."""
     folder = tmp_path_factory.mktemp("pages")
     texts = [*HOSTILE, *TEXTS[140 + len(HOSTILE) :]]
     documents = Documents("made up", "test", texts, lists(LABELS[140:]))
     write_report({"msc": models["msc"]}, folder / "one.html", documents)
     write_report(models, folder / "three.html", documents)
     write_report(models, folder / "bare.html")
+    for seed, model in enumerate(models.values()):
+        model.predictor_.out_of_fold = judged.out_of_fold(TEXTS[:140], LABELS[:140], seed=seed)
+    write_report({"msc": models["msc"]}, folder / "judged.html")
+    write_report(models, folder / "judged-three.html")
+    known = Documents("made up", "out of fold", TEXTS[:140], lists(LABELS[:140]))
+    write_report({"msc": models["msc"]}, folder / "known.html", known)
     return {path.stem: path.as_uri() for path in folder.iterdir()}
 
 
@@ -90,6 +97,9 @@ def picture(browser):
             "comparison versus curves tail thirds calibration map clustering confusion worst scores settings",
         ),
         ("bare", "scores curves tail calibration settings"),
+        ("judged", "curves tail thirds calibration confusion scores settings"),
+        ("known", "curves tail thirds calibration map confusion worst scores settings"),
+        ("judged-three", "comparison versus curves tail thirds calibration confusion scores settings"),
     ],
 )
 def test_it_opens_from_disk_and_keeps_to_itself(browser, pages, name, sections, width, scheme):
@@ -108,6 +118,15 @@ def test_it_opens_from_disk_and_keeps_to_itself(browser, pages, name, sections, 
     assert browser.run("return /NaN|undefined|Infinity/.test(document.querySelector('main').innerHTML)") is False
     assert browser.console_errors() == []
     assert browser.requests() == [pages[name]]
+
+
+def test_out_of_fold_scores_are_named_as_such(browser, pages):
+    open_page(browser, pages["judged"])
+    head = browser.find("header").text
+    assert "out of fold, 140 documents in 3 folds · 5 labels" in head
+    assert "each training document was judged by a model that had not seen it" in head
+    assert "95 %:" in head
+    assert "chosen out of fold" in browser.find("#thirds").text
 
 
 def test_names_and_texts_are_shown_as_they_are(browser, pages):

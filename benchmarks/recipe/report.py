@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.metrics import Counts
 from abalone.experiments.layout import Column, Line, Table, Value, markdown
 from abalone.progress import track
-from abalone.report.bootstrap import Drawn, Interval, draw_scores
 from benchmarks.recipe.scores import METRICS, MIXED_IN, PLAIN, RECIPE, Bench, Composition, Scored
 
 SHADES = {PLAIN: "#4477aa", Composition("lexical"): "#ccbb44", RECIPE: "#aa3377"}

@@ -196,6 +196,15 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         check_is_fitted(self, "predictor_")
         return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(split.texts))
 
+    def evaluate_out_of_fold(self) -> tuple[dict[str, float], list[LabelScore]]:
+        """Scores on the training documents themselves, overall and label by label.
+
+        Each document was judged by a model that had not seen it, so they say what the model is worth on new documents;
+        with `folds=0` there are none. The answers are `predictor_.out_of_fold`, which has 95 % intervals too.
+        """
+        check_is_fitted(self, "predictor_")
+        return self.predictor_.judged()
+
     def score(self, texts: Texts, labels: Labels) -> float:
         """Macro-F1, for scikit-learn's model selection."""
         return self.evaluate(texts, labels)["macro_f1"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.cli import app
@@ -93,6 +94,41 @@ def test_without_data_the_folder_speaks_for_itself(models, tmp_path, monkeypatch
     assert shown["documents"] is None
     assert shown["runs"][0]["stored_scores"]["validation"]["macro_f1"] >= 0
     assert shown["runs"][0]["history"]
+
+
+def test_without_data_out_of_fold_scores_are_shown_where_the_folder_has_them(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = AbaloneClassifier.from_pretrained(models[1], device="cpu")
+    model.predictor_.out_of_fold = judged.out_of_fold(TEXTS[:130], LABELS[:130])
+    model.save_pretrained(tmp_path / "judged")
+    result = run(tmp_path / "judged")
+    assert result.exit_code == 0, result.stderr
+    assert "note: the page shows out-of-fold scores, and no texts; add --data to score documents." in result.stderr
+    (shown,) = payload(tmp_path / "report.html")["runs"]
+    assert shown["scores"] == pytest.approx(model.evaluate_out_of_fold()[0], abs=1e-6)
+    assert shown["out_of_fold"]["documents"] == 130
+    assert shown["history"]
+    assert TEXTS[0] not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    tiny.write_jsonl(tmp_path / "same.jsonl", TEXTS[:130], lists(LABELS[:130]), [None] * 130)
+    known = run(tmp_path / "judged", "--data", tmp_path / "same.jsonl")
+    assert known.exit_code == 0, known.stderr
+    assert "note: no document is left that was not trained on: the page shows out-of-fold answers." in known.stderr
+    again = payload(tmp_path / "report.html")
+    assert (again["documents"]["split"], again["documents"]["count"]) == ("out of fold", 130)
+    assert again["documents"]["out_of_fold"]
+    assert again["runs"][0]["scores"]["macro_f1"] == pytest.approx(shown["scores"]["macro_f1"], abs=1e-6)
+    assert again["runs"][0]["worst"][0]["text"] in TEXTS
+    assert again["runs"][0]["clustering"] is None  # the embeddings know the documents
+    assert "ranking_loss" not in again["runs"][0]["scores"]
+    tiny.write_jsonl(tmp_path / "splits.jsonl", TEXTS[:130], lists(LABELS[:130]), SPLITS[:130])
+    assert run(tmp_path / "judged", "--data", tmp_path / "splits.jsonl").exit_code == 0
+    assert payload(tmp_path / "report.html")["documents"]["split"] == "out of fold"
+    other = run(tmp_path / "judged", models[0], "--data", tmp_path / "same.jsonl")  # which has no such answers
+    assert other.exit_code == 2
+    assert "was trained or tuned on every document of same" in other.stderr
+    new = run(tmp_path / "judged", "--data", tmp_path / "same.jsonl", "--split", "all")
+    assert new.exit_code == 0
+    assert payload(tmp_path / "report.html")["documents"]["split"] == "all"  # who asks for all knows
 
 
 def test_a_file_without_splits_is_scored_as_a_whole(models, tmp_path):

@@ -54,6 +54,18 @@ def test_labels_are_given_by_thresholds_of_the_other_folds(objective, at_least_o
     assert found.num_folds == 3
 
 
+def test_thresholds_are_fitted_to_what_could_be_learnt(truth, probabilities):
+    learnable = truth.copy()
+    learnable[:, 3] = 0
+    folds = np.arange(DOCUMENTS) % 2
+    found = OutOfFold.of(TEXTS, folds, truth, probabilities, Config(), learnable=learnable)
+    cut = fit_thresholds(probabilities[folds == 1], learnable[folds == 1], calibrated=True)
+    np.testing.assert_array_equal(found.given.toarray()[folds == 0], cut.apply(probabilities[folds == 0]))
+    np.testing.assert_array_equal(found.labels.toarray(), truth)
+    with pytest.raises(ValueError, match="labels and learnable must have the same shape"):
+        OutOfFold.of(TEXTS, folds, truth, probabilities, Config(), learnable=learnable[:5])
+
+
 def test_a_single_part_is_judged_by_halves_crosswise(truth, probabilities):
     copies = [*TEXTS[:-1], TEXTS[0]]
     found = OutOfFold.of(copies, np.zeros(DOCUMENTS, int), truth, probabilities, Config())
@@ -76,9 +88,14 @@ def test_one_document_and_folds_whose_others_carry_nothing_have_thresholds_of_a_
 
 def test_pairs_below_the_floor_are_left_out_unless_true_or_given(made, truth, probabilities):
     kept = made.probabilities.toarray() > 0
-    expected = (probabilities.astype(np.float32) >= FLOOR) | (truth > 0) | (made.given.toarray() > 0)
+    expected = (probabilities.astype(np.float32) >= made.floors) | (truth > 0) | (made.given.toarray() > 0)
     np.testing.assert_array_equal(kept, expected)
     assert 0 < expected.mean() < 1
+    most = np.maximum(20, 2 * truth.sum(axis=0))
+    reached = (probabilities.astype(np.float32) >= made.floors).sum(axis=0)
+    assert (reached >= np.minimum(most, (probabilities.astype(np.float32) >= FLOOR).sum(axis=0))).all()
+    assert (reached[made.floors < FLOOR] <= most[made.floors < FLOOR]).all()
+    assert (made.floors < FLOOR).any()
     assert made.probabilities.dtype == np.float32
     np.testing.assert_array_equal(made.probabilities.toarray()[kept], probabilities.astype(np.float32)[kept])
 
@@ -97,7 +114,7 @@ def test_scores_are_those_of_all_probabilities(made, truth, probabilities):
 
 def test_said_keeps_sums_and_gives_a_true_pair_no_advantage(made, truth, probabilities):
     said = made.said()[EVERY, EVERY]
-    firm = (probabilities.astype(np.float32) >= FLOOR) | (made.given.toarray() > 0)
+    firm = (probabilities.astype(np.float32) >= made.floors) | (made.given.toarray() > 0)
     np.testing.assert_array_equal(said[firm], probabilities.astype(np.float32)[firm])
     np.testing.assert_allclose(said.sum(axis=0), probabilities.sum(axis=0), rtol=1e-6)
     for label in range(LABELS):
@@ -137,6 +154,20 @@ def test_read_back_it_is_the_same_and_small(made):
         np.testing.assert_array_equal(*both)
     assert again.scores(FREQUENCIES) == made.scores(FREQUENCIES)
     assert len(content) < 1000 + DOCUMENTS * (12 + 7 * LABELS)
+
+
+def test_the_best_documents_of_a_label_are_kept_however_improbable_unless_all_are_the_same():
+    truth = np.zeros((400, 3), int)
+    truth[:3, 0] = truth[3:6, 1] = truth[:, 2] = 1
+    probabilities = np.full((400, 3), 1e-4)
+    probabilities[:, 0] = np.linspace(1e-3, 1e-6, 400)
+    found = OutOfFold.of(list(map(str, range(400))), np.arange(400) % 2, truth, probabilities, Config())
+    of_label = np.diff(found.probabilities.T.tocsr().indptr)
+    assert of_label[:2].tolist() == [20, 3]
+    said = found.said()[EVERY, EVERY]
+    np.testing.assert_array_equal(said[:20, 0], probabilities[:20, 0].astype(np.float32))
+    assert len(set(said[20:, 0].tolist())) == 1
+    assert set(said[:, 1].tolist()) == {np.float32(1e-4)}
 
 
 def test_texts_are_found_whatever_their_white_space(made):
@@ -197,15 +228,16 @@ def test_content_that_does_not_fit_together_is_refused(made):
         ({"documents": stored["documents"][None]}, r"documents are uint64 of shape \(1, 90\)"),
         ({"folds": stored["folds"][1:]}, r"folds are uint16 of shape \(89,\) instead of uint16 \(90,\)"),
         ({"counts": fewer}, "pairs together"),
-        ({"columns": columns + np.uint16(LABELS)}, "columns name label .*, and there are 8 labels"),
+        ({"columns": columns + np.uint8(LABELS)}, "columns name label .*, and there are 8 labels"),
         ({"columns": columns[::-1].copy()}, "not in order"),
         ({"columns": np.zeros_like(columns)}, "not in order"),
         ({"probabilities": nan}, r"probabilities must lie in \[0, 1\]"),
         ({"probabilities": said + 1}, r"probabilities must lie in \[0, 1\]"),
         ({"marks": stored["marks"] + np.uint8(4)}, "marks must be at most 3"),
+        ({"floors": stored["floors"][:3]}, "floors are float32"),
         ({"rest": stored["rest"] - 1}, r"rest must lie in \[0, 1\]"),
-        ({"rest": np.zeros(0, np.float32)}, "about 90 documents and 0 labels"),
-        ({"rest": np.float32(0.5)[None][0]}, "rest"),
+        ({"rest": np.zeros(0, np.float32), "floors": np.zeros(0, np.float32)}, "about 90 documents and 0 labels"),
+        ({"rest": np.float32(0.5)}, r"instead of float32 \(1,\)"),
         ({"ranking": np.zeros(4)}, "ranking are float64"),
     ):
         with pytest.raises(ValueError, match=rf"^out_of_fold\.safetensors: .*{told}"):

@@ -1,8 +1,11 @@
 """Runs with known answers, no model behind them: random probabilities, and documents that carry some labels."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import csr_array
 
+import judged
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
 from abalone.report.runs import Answers, Documents, ReportedRun, sample
@@ -48,6 +51,15 @@ def run(
         },
         answers=answers(truth, probabilities, thresholds),
     )
+
+
+def judged_run(name="run", documents=60, labels=7, folds=3, seed=0, order=None) -> ReportedRun:
+    """A run that was not scored on anything, with out-of-fold answers to its training documents in some order."""
+    made = run(name, documents, labels, seed)
+    order = np.arange(documents) if order is None else order
+    texts = [f"document {i}" for i in order]
+    answers = judged.out_of_fold(texts, made.scored.truth.toarray()[order], folds, seed=seed)
+    return replace(made, answers=None, out_of_fold=answers)
 
 
 def documents_of(run: ReportedRun, texts=None) -> Documents:

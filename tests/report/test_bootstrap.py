@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reported
 
+from abalone.evaluation.bootstrap import draw_scores
 from abalone.evaluation.metrics import evaluate
-from abalone.report.bootstrap import draw_scores
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def pair():
 @pytest.mark.parametrize("held", [2**22, 300])
 def test_draws_are_those_of_documents_drawn_one_by_one(held, pair, monkeypatch):
     """All at once, or several blocks of them."""
-    monkeypatch.setattr("abalone.report.bootstrap.DRAWN_AT_ONCE", held)
+    monkeypatch.setattr("abalone.evaluation.bootstrap.DRAWN_AT_ONCE", held)
     run = pair[0]
     truth, predictions = run.scored.truth.toarray(), run.scored.predictions
     drawn = draw_scores(run.scored.truth, predictions, run.thirds, samples=40, seed=3)

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Data, reads_corpus
+from abalone.cli.corpus import reads_corpus, tell
 from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 from abalone.launch import launched
 
 if TYPE_CHECKING:
     from abalone.evaluation.blocks import Scores
+    from abalone.evaluation.metrics import LabelScore
+    from abalone.model.folder import JudgedModel
     from abalone.model.predictor import Predictor
     from abalone.serving.onnx_model import OnnxModel
 
+ADVICE = "to see what it made of them before it had seen them, run `abalone evaluate {}` without DATA; "
 SHOWN = 10  # labels at the bad end of the per-label table
 
 
@@ -27,7 +30,15 @@ SHOWN = 10  # labels at the bad end of the per-label table
 @reads_corpus
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an ONNX file made from one.")],
-    data: Data,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="A file, a folder, or the name of a known corpus. Without it, the out-of-fold scores that the model "
+            "folder holds are shown.",
+            show_default=False,
+        ),
+    ] = None,
     split: Annotated[
         str | None,
         typer.Option(metavar="NAME", help=SPLIT_HELP),
@@ -36,14 +47,23 @@ def evaluate(
     device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
     **reading: Any,
 ) -> None:
-    """Score a model on DATA: overall, on frequent and rare labels, and label by label."""
-    from abalone.cli.tables import labels_table, scores_table
+    """Score a model on DATA: overall, on frequent and rare labels, and label by label.
+
+    Without DATA the scores are of its training documents, each judged by a model that had not seen it.
+    """
+    from abalone.cli.tables import scores_table
     from abalone.data.corpus import SPLITS
     from abalone.data.memory import known_labels
+    from abalone.evaluation.out_of_fold import OUT_OF_FOLD
     from abalone.evaluation.scored_model import evaluate_model
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
+    if data is None:
+        if given := [name for name, value in {"split": split, **reading}.items() if value]:
+            raise ValueError(f"--{given[0].replace('_', '-')} is about DATA, and none is given")
+        _show_out_of_fold(model, as_json)
+        return
     if launched()[1] > 1 and model.is_file():
         raise ValueError("an ONNX file runs in one process, but several were launched: give the model folder instead")
     opened = open_model(model, device)
@@ -55,7 +75,8 @@ def evaluate(
         )
     trained_on = {str(model): opened.story.get("provenance", {})}
     seen = {} if opened.seen is None else {str(model): opened.seen}
-    name, split, texts, labels = to_score(data, split, trained_on, seen, **reading)
+    advice = ADVICE.format(model) if (model / OUT_OF_FOLD).is_file() else ""
+    name, split, texts, labels = to_score(data, split, trained_on, seen, advice=advice, **reading)
     absent = tell_absent(str(model), opened.label_names, name, labels)
     truth = known_labels(labels, opened.label_names)
     scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))
@@ -64,8 +85,72 @@ def evaluate(
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
     scores_table({split: scores}, title=f"{name}, {len(texts):,} documents", present=True)
+    _show_lowest(by_label)
+
+
+def _show_lowest(by_label: "Sequence[LabelScore]") -> None:
+    from abalone.cli.tables import labels_table
+
     if scored := sorted((label for label in by_label if label.support), key=lambda label: label.f1):
         labels_table(scored[:SHOWN], title="The labels with the lowest F1")
+
+
+def _show_out_of_fold(model: Path, as_json: bool) -> None:
+    """Print the scores that a model folder holds; nothing is computed but the intervals, and no torch is needed."""
+    from abalone.cli.tables import scores_table
+    from abalone.model.folder import load_judged
+
+    if model.is_file():
+        raise ValueError(f"{model} is a file, and only a model folder holds out-of-fold scores: give it, or DATA")
+    judged = load_judged(model)
+    answers, frequencies = judged.out_of_fold, judged.frequencies
+    scores, intervals = answers.scores(frequencies), answers.intervals(frequencies)
+    by_label = answers.by_label(judged.label_names, frequencies, judged.decision.thresholds.values)
+    absent, untaught = _tell_unjudged(judged, by_label)
+    if as_json:
+        told = {
+            **scores,
+            "intervals": {name: [found.low, found.high] for name, found in intervals.items()},
+            "documents": len(answers),
+            "folds": answers.num_folds,
+            "absent_labels": absent,
+            "untaught_labels": untaught,
+            "labels": [asdict(label) for label in by_label],
+        }
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    rows = {
+        "out of fold": scores,
+        "95 %: from": {name: found.low for name, found in intervals.items()},
+        "to": {name: found.high for name, found in intervals.items()},
+    }
+    title = f"out of fold: each of {len(answers):,} documents judged by a model that had not seen it"
+    scores_table(rows, title=title, present=True)
+    _show_lowest(by_label)
+
+
+def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> tuple[int, int]:
+    """Say which labels cannot be judged by these documents; returns how many none carries, and how many one fold."""
+    from abalone.data.assemble import listed
+
+    names = judged.label_names
+    absent = [label.name for label in by_label if not label.support]
+    untaught = [names[column] for column in judged.out_of_fold.untaught(judged.frequencies)]
+    if absent:
+        tell(
+            [
+                f"{len(absent):,} of the {len(names):,} labels are on none of the documents that were held out. Each "
+                f"counts as F1 0 in macro-F1: {listed(absent)}."
+            ]
+        )
+    if untaught:
+        tell(
+            [
+                f"{len(untaught):,} of the {len(names):,} labels have all their documents in one fold: the model that "
+                f"judged them did not know the label, and mostly missed it. They are {listed(untaught)}."
+            ]
+        )
+    return len(absent), len(untaught)
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":

@@ -22,7 +22,7 @@ def report(
             "--data",
             metavar="DATA",
             help="Documents to score the models on: a file, a folder, or the name of a known corpus. "
-            "Without it the page shows only what the model folders hold.",
+            "Without it the page shows what the model folders hold: out-of-fold scores, if there are any.",
         ),
     ] = None,
     split: Annotated[
@@ -61,14 +61,20 @@ def report(
     if data is not None:
         trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
         seen = {name: known for name, model in models.items() if (known := model.predictor_.seen) is not None}
-        corpus, split, texts, labels = to_score(data, split, trained_on, seen, **reading)
+        judged = {
+            name: answers for name, model in models.items() if (answers := model.predictor_.out_of_fold) is not None
+        }
+        honest = judged if len(judged) == len(models) else {}
+        corpus, split, texts, labels = to_score(data, split, trained_on, seen, judged=honest, **reading)
         for name, model in models.items():
             tell_absent(name, model.label_names, corpus, labels)
         documents = Documents(corpus, split, texts, labels)
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
-        typer.echo("note: the page shows only what the model folders hold; add --data to score documents.", err=True)
+        every = all(model.predictor_.out_of_fold is not None for model in models.values())
+        shown = "out-of-fold scores, and no texts" if every else "only what the model folders hold"
+        typer.echo(f"note: the page shows {shown}; add --data to score documents.", err=True)
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

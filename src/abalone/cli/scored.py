@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
     from abalone.data.label_lists import LabelLists
     from abalone.data.seen import SeenTexts
+    from abalone.evaluation.out_of_fold import OutOfFold
 
     Labelled = tuple[Sequence[str], LabelLists]
     """Texts, and the names of their labels."""
@@ -35,6 +36,8 @@ def to_score(
     seen: "Mapping[str, SeenTexts]",
     *,
     path: Path | None,
+    advice: str = "",
+    judged: "Mapping[str, OutOfFold] | None" = None,
     **options: Any,
 ) -> "tuple[str, str, Sequence[str], LabelLists]":
     """What is scored: the names of data and split, the texts, and their labels as they stand in the data.
@@ -45,6 +48,9 @@ def to_score(
         trained_on: the provenance of each model's data, by the name of the model.
         seen: the texts that each was trained and tuned on, where it knows them.
         path, options: those of `read_corpus`.
+        advice: what else to do with documents that are all known, ending in "; ".
+        judged: the out-of-fold answers of all models. Where no split is asked for and nothing is left that no model
+            knows, the documents that all of these answer are taken, and the split is called "out of fold".
     """
     from abalone.data.benchmarks import BENCHMARKS
 
@@ -54,7 +60,7 @@ def to_score(
     elif path is not None:
         raise ValueError(f"--path is only for known corpora, and {data} is not one: leave it out")
     else:
-        name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options)
+        name, split, (texts, labels) = _of_own_data(data, split, trained_on, seen, options, advice, judged or {})
     if not texts:
         raise ValueError(f"the {split} split of {name} is empty; choose another with --split")
     return name, split, texts, labels
@@ -66,6 +72,8 @@ def _of_own_data(
     trained_on: Mapping[str, Mapping[str, Any]],
     seen: "Mapping[str, SeenTexts]",
     options: Mapping[str, Any],
+    advice: str,
+    judged: "Mapping[str, OutOfFold]",
 ) -> "tuple[str, str, Labelled]":
     """As `to_score`.
 
@@ -77,6 +85,7 @@ def _of_own_data(
     from abalone.data.assemble import assemble
     from abalone.data.load import read_source
     from abalone.data.texts import take
+    from abalone.evaluation.out_of_fold import WHERE
 
     options = as_in_training(data, options, trained_on.values())
     columns = {option: one_or_several(options[option]) for option in ("text_column", "label_column")}
@@ -92,6 +101,16 @@ def _of_own_data(
         rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
         if split is None and chosen == "all":
             rows = _without_seen(read.name, documents.texts, seen)
+        if split is None and not rows.size:
+            rows = _judged(documents.texts, judged)
+            if rows.size:
+                chosen = WHERE
+                tell(["no document is left that was not trained on: the page shows out-of-fold answers."])
+            elif chosen == "all":
+                raise ValueError(
+                    f"{' or '.join(seen)} was trained or tuned on every document of {read.name}; {advice}to score "
+                    "them nevertheless, add --split all"
+                )
         labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}
     else:
@@ -101,7 +120,9 @@ def _of_own_data(
         if not same_files:
             tell(corpus.notes)
         labelled, now = _of_corpus(corpus, chosen), corpus.provenance
-    if chosen != "all":
+    if chosen == WHERE:
+        pass  # whatever the models know, their answers are from before they knew it
+    elif chosen != "all":
         for model, then in same_files.items():
             if _deciding(then) != _deciding(now):
                 warnings.warn(
@@ -130,15 +151,20 @@ def _without_seen(data: str, texts: Sequence[str], seen: "Mapping[str, SeenTexts
     for model, those in seen.items():
         held = those.hold(texts)
         known |= held
-        if held.any():
+        if held.any() and not held.all():
             some = f"{held.sum():,} of {len(texts):,} documents of {data}"
             tell([f"{some} are not scored: {model} was trained or tuned on them."])
-    if known.all():
-        raise ValueError(
-            f"{' or '.join(seen)} was trained or tuned on every document of {data}; to score them nevertheless, add "
-            "--split all"
-        )
     return np.flatnonzero(~known)
+
+
+def _judged(texts: Sequence[str], judged: "Mapping[str, OutOfFold]") -> "np.ndarray":
+    """The rows of the texts that the out-of-fold answers of every model are about; none without a model."""
+    import numpy as np
+
+    answered = np.full(len(texts), bool(judged))
+    for answers in judged.values():
+        answered &= answers.rows(texts) >= 0
+    return np.flatnonzero(answered)
 
 
 def _warn_of_seen(texts: Sequence[str], seen: "Mapping[str, SeenTexts]") -> None:

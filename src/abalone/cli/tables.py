@@ -32,7 +32,11 @@ def scores_table(rows: Mapping[str, Mapping[str, float]], title: str | None = No
         title: stands above.
         present: show macro-F1 over the labels that occur too, where it is another.
     """
-    present = present and any(f"{own['macro_f1_present']:.3f}" != f"{own['macro_f1']:.3f}" for own in rows.values())
+    present = present and any(
+        f"{own['macro_f1_present']:.3f}" != f"{own['macro_f1']:.3f}"
+        for own in rows.values()
+        if "macro_f1_present" in own
+    )
     columns = {key: heading for key, heading in COLUMNS.items() if present or key != "macro_f1_present"}
     table = _table(title)
     table.add_column("")

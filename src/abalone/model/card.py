@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.recipes import nearest_recipe
 
 if TYPE_CHECKING:
+    from abalone.evaluation.out_of_fold import OutOfFold
     from abalone.model.predictor import Predictor
 
 LEFT_OUT = "encoder_left_out"  # in the story: the encoder that validation gave no weight beside words
@@ -35,9 +37,14 @@ def model_card(predictor: "Predictor") -> str:
         f"Gives a text some of {len(predictor.label_names)} labels, with an eye to the rare ones. Made with ABALONE: "
         f"{_made(predictor)}.",
         _usage(predictor),
-        _intended_use(),
+        _intended_use(predictor),
         _data(story["statistics"]),
-        *(_scores(split, scores) for split, scores in story.get("scores", {}).items()),
+        *([] if predictor.out_of_fold is None else [_out_of_fold(predictor, predictor.out_of_fold)]),
+        *(
+            _scores(split, scores)
+            for split, scores in story.get("scores", {}).items()
+            if predictor.out_of_fold is None or split != WHERE
+        ),
         _configuration(predictor),
         f"## Citation\n\n{CITATION}",
     ]
@@ -113,15 +120,19 @@ def _usage(predictor: "Predictor") -> str:
     return "\n".join(lines)[:-1] + "."
 
 
-def _intended_use() -> str:
+def _intended_use(predictor: "Predictor") -> str:
+    fitted = (
+        "on the validation documents, so scores there look a little too good"
+        if predictor.out_of_fold is None
+        else "on out-of-fold answers, those of models that had not seen the document"
+    )
     return (
         "## Intended use\n\n"
         "Proposing labels for texts like those it was trained on, in the same language and from the same kind of "
         "source, where a person or a later step can correct them. Not for decisions about people without a person "
         "in them: it has learnt whatever bias the labels of its training documents have.\n\n"
-        "Mixing, probabilities and thresholds were fitted on the validation documents, so scores there look a "
-        "little too good; on texts unlike these, fit them again. A label with few training documents is uncertain, "
-        "whatever its threshold says."
+        f"Mixing, probabilities and thresholds were fitted {fitted}; on texts unlike these, fit them again. A label "
+        "with few training documents is uncertain, whatever its threshold says."
     )
 
 
@@ -134,9 +145,32 @@ def _data(data: dict[str, Any]) -> str:
     )
 
 
+def _out_of_fold(predictor: "Predictor", answers: "OutOfFold") -> str:
+    scores, intervals = answers.scores(predictor.frequencies), answers.intervals(predictor.frequencies)
+    rows = [
+        f"| {title} | {scores[name]:.4f} | "
+        + (f"{intervals[name].low:.4f} – {intervals[name].high:.4f} |" if name in intervals else "|")
+        for name, title in SHOWN.items()
+        if name in scores
+    ]
+    return "\n".join(
+        [
+            "## Out-of-fold scores",
+            "",
+            f"Each of {len(answers):,} documents was judged by a model that had not seen it, with thresholds chosen on "
+            "other documents. Intervals are over the documents, 95 %.",
+            "",
+            "| metric | value | interval |",
+            "|---|---|---|",
+            *rows,
+        ]
+    )
+
+
 def _scores(split: str, scores: dict[str, float]) -> str:
     rows = [f"| {title} | {scores[name]:.4f} |" for name, title in SHOWN.items() if name in scores]
-    return "\n".join([f"## Scores on {split}", "", "| metric | value |", "|---|---|", *rows])
+    where = split if split.startswith(WHERE) else f"on {split}"
+    return "\n".join([f"## Scores {where}", "", "| metric | value |", "|---|---|", *rows])
 
 
 def _configuration(predictor: "Predictor") -> str:

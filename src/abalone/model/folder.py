@@ -5,8 +5,9 @@ Torch is imported for a model with an encoder, and not for one of words alone.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,10 +19,11 @@ from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import NUMBER, misfit
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.model.about import ABOUT, require_model_folder
 from abalone.model.card import model_card
-from abalone.model.predictor import Predictor
+from abalone.model.predictor import NOT_JUDGED, Predictor
 
 SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
 CARD = "README.md"
@@ -57,6 +59,8 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             predictor.lexical.save(place / LEXICAL)
         if predictor.seen is not None:
             (place / SEEN).write_bytes(predictor.seen.to_bytes())
+        if predictor.out_of_fold is not None:
+            (place / OUT_OF_FOLD).write_bytes(predictor.out_of_fold.to_bytes())
         about = {
             "version": __version__,
             "label_names": predictor.label_names,
@@ -74,17 +78,11 @@ def save(predictor: Predictor, folder: str | Path) -> None:
 def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -> Predictor:
     """Read a model folder; `settings` such as `device` replace those it was made with.
 
-    With `only_to_answer` it is read without `transformers` where that can be, in half the time; what is read so can be
-    asked, and neither saved nor exported.
+    With `only_to_answer` it is read without `transformers` where that can be, in half the time, and without the
+    out-of-fold answers; what is read so can be asked, and neither saved nor exported.
     """
     folder = Path(folder)
-    require_model_folder(folder)
-    _check_sums(folder)
-    with _damage_told(folder / ABOUT):
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        if wrong := misfit(about, SHAPE):
-            raise ValueError(wrong)
-        config = Config.from_dict(about["config"])
+    about, config = _read_about(folder)
     has_encoder = config.encoder != NO_ENCODER
     config = config.replace(**settings)  # what is wrong with these is no damage
     if has_encoder != (config.encoder != NO_ENCODER):
@@ -97,6 +95,58 @@ def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -
         predictor = _read(folder, about, config, only_to_answer)
         _refuse_misfits(predictor)
     return predictor
+
+
+@dataclass(frozen=True)
+class JudgedModel:
+    """What a model folder tells of how good the model is, without the model itself.
+
+    Args:
+        label_names: [L].
+        decision: with the thresholds of the finished model.
+        frequencies: [L], training documents of each label.
+        out_of_fold: the answers to its training documents.
+    """
+
+    label_names: tuple[str, ...]
+    decision: Decision
+    frequencies: list[int]
+    out_of_fold: OutOfFold
+
+
+def load_judged(folder: str | Path) -> JudgedModel:
+    """Read the out-of-fold answers of a model folder, without its network; raises `ValueError` if there are none."""
+    folder = Path(folder)
+    about, _ = _read_about(folder)
+    if not (folder / OUT_OF_FOLD).is_file():
+        raise ValueError(f"{folder}: {NOT_JUDGED}")
+    with _damage_told(folder):
+        judged = JudgedModel(
+            tuple(about["label_names"]),
+            Decision.from_dict(about["decision"]),
+            about["story"]["statistics"]["frequencies"],
+            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes()),
+        )
+        _refuse_other_labels(
+            len(judged.label_names),
+            {
+                "thresholds": len(judged.decision.thresholds.values),
+                "frequencies": len(judged.frequencies),
+                OUT_OF_FOLD: judged.out_of_fold.num_labels,
+            },
+        )
+    return judged
+
+
+def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
+    """The description of a model folder whose files are what was written, and the settings in it."""
+    require_model_folder(folder)
+    _check_sums(folder)
+    with _damage_told(folder / ABOUT):
+        about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if wrong := misfit(about, SHAPE):
+            raise ValueError(wrong)
+        return about, Config.from_dict(about["config"])
 
 
 def made_by(folder: Path) -> str | None:
@@ -139,6 +189,11 @@ def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: b
         about["answers_in_names"],
         about["story"],
         SeenTexts.from_bytes((folder / SEEN).read_bytes()) if (folder / SEEN).is_file() else None,
+        out_of_fold=(
+            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes())
+            if (folder / OUT_OF_FOLD).is_file() and not only_to_answer
+            else None
+        ),
     )
 
 
@@ -162,11 +217,17 @@ def _refuse_misfits(predictor: Predictor) -> None:
         by_label["label_f1"] = len(predictor.story["label_f1"])
     if TFIDF_DECISION in predictor.story:
         by_label[TFIDF_DECISION] = len(Decision.from_dict(predictor.story[TFIDF_DECISION]).thresholds.values)
+    if predictor.out_of_fold is not None:
+        by_label[OUT_OF_FOLD] = predictor.out_of_fold.num_labels
+    _refuse_other_labels(labels, by_label)
+    if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
+        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
+
+
+def _refuse_other_labels(labels: int, by_label: Mapping[str, int]) -> None:
     for name, found in by_label.items():
         if found != labels:
             raise ValueError(f"there are {labels} label names, and {name} for {found}")
-    if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
-        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
 
 
 def refuse_foreign(folder: Path) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.evaluation.calibration import expected_calibration_error
+from abalone.evaluation.blocks import EVERY, Scores, of_labels, row_blocks
+from abalone.evaluation.decision import Decision
 from abalone.evaluation.groups import THIRDS
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
@@ -36,35 +37,38 @@ class Reliability:
     error: float
 
 
-def reliability(group: str, probabilities: np.ndarray, truth: csr_array, bins: int = BINS) -> Reliability:
+def reliability(group: str, probabilities: Scores, truth: csr_array, bins: int = BINS) -> Reliability:
     """Bin the (document, label) pairs by probability.
 
     Args:
         group: what the labels are called.
-        probabilities, truth: [n, L].
+        probabilities, truth: [n, L]; probabilities may be computed block by block.
         bins: how many.
     """
-    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)  # [n, L]
-    pairs = np.bincount(place.ravel(), minlength=bins)
-    said = np.bincount(place.ravel(), probabilities.ravel(), minlength=bins)
-    true = np.bincount(place[truth.nonzero()], minlength=bins)
+    pairs, said, true = np.zeros(bins, np.int64), np.zeros(bins), np.zeros(bins, np.int64)
+    for rows in row_blocks(probabilities.shape):
+        block = probabilities[rows, EVERY]
+        place = np.minimum((block * bins).astype(np.int64), bins - 1)  # [r, L]
+        pairs += np.bincount(place.ravel(), minlength=bins)
+        said += np.bincount(place.ravel(), block.ravel(), minlength=bins)
+        true += np.bincount(place[truth[rows].nonzero()], minlength=bins)
     filled = pairs > 0
     return Reliability(
         group=group,
         said=(said[filled] / pairs[filled]).tolist(),
         true=(true[filled] / pairs[filled]).tolist(),
         pairs=pairs[filled].tolist(),
-        error=expected_calibration_error(probabilities, truth, bins),
+        error=float(np.abs(said - true).sum() / pairs.sum()),
     )
 
 
-def reliability_by_third(probabilities: np.ndarray, truth: csr_array, thirds: np.ndarray) -> list[Reliability]:
+def reliability_by_third(probabilities: Scores, truth: csr_array, thirds: np.ndarray) -> list[Reliability]:
     """Of all labels, then of head, medium and tail; a third without a label is left out."""
     found = [reliability("all", probabilities, truth)]
     for third, name in enumerate(THIRDS):
         inside = np.flatnonzero(thirds == third)
         if inside.size:
-            found.append(reliability(name, probabilities[:, inside], truth[:, inside]))
+            found.append(reliability(name, of_labels(probabilities, inside), truth[:, inside]))
     return found
 
 
@@ -75,14 +79,9 @@ def threshold_worth(run: "ReportedRun") -> dict[str, dict[str, float]]:
     what better thresholds could still bring. It is left out where no document carries a label.
     """
     truth, probabilities = run.scored.truth, run.scored.probabilities
-    cuts = {"half": Thresholds(np.full(len(run.label_names), 0.5)), "chosen": run.decision.thresholds}
+    half = Decision(Thresholds(np.full(len(run.label_names), 0.5)), at_least_one=run.decision.at_least_one)
+    given = {"half": half.given(probabilities), "chosen": run.scored.predictions}
     if truth.nnz:
-        cuts["hindsight"] = fit_thresholds(probabilities, truth, objective="macro", shrinkage=0)
-    return {
-        name: evaluate(
-            truth,
-            cut.apply(probabilities, at_least_one=run.decision.at_least_one and name != "hindsight"),
-            frequencies=run.frequencies,
-        )
-        for name, cut in cuts.items()
-    }
+        best = fit_thresholds(probabilities, truth, objective="macro", shrinkage=0)
+        given["hindsight"] = Decision(best).given(probabilities)
+    return {name: evaluate(truth, labels, frequencies=run.frequencies) for name, labels in given.items()}

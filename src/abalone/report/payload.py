@@ -1,7 +1,7 @@
 """Everything that the page shows, as plain values: numbers from the library, texts as they are, nothing drawn yet."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +11,13 @@ from scipy.sparse import csr_array
 from abalone import __version__
 from abalone.config import OF_THE_MACHINE
 from abalone.data.corpus import RARE
+from abalone.evaluation.blocks import EVERY
+from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
+from abalone.evaluation.checks import Labels
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
 from abalone.evaluation.groups import THIRDS
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
-from abalone.report.bootstrap import Drawn, Interval, draw_scores
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.report.calibration import reliability_by_third, threshold_worth
 from abalone.report.confusion import confusion
 from abalone.report.documents import LONG_EXCERPT, document_losses, excerpt, worst_documents
@@ -30,6 +33,7 @@ def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> 
     """What the page is made of.
 
     Labels are indices into one list, the labels of all runs in order of first appearance: runs may know different ones.
+    Without documents, runs that all have out-of-fold answers are shown by these.
 
     Args:
         runs: the models, each with answers where there are documents.
@@ -49,9 +53,14 @@ def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> 
     if documents is not None:
         payload["documents"] = _of_documents(documents, column, runs[0].scored.mapped)
         for shown, run, own in zip(payload["runs"], runs, columns, strict=True):
-            shown |= _of_answers(run, own, documents)
+            shown |= _of_scored(run, own, documents)
         if len(runs) > 1:
             payload["comparison"] = _comparison(runs)
+    elif all(run.out_of_fold is not None for run in runs):
+        for shown, run, own in zip(payload["runs"], runs, columns, strict=True):
+            shown |= _of_out_of_fold(run, own)
+        if len(runs) > 1 and (aligned := _on_the_same_documents(runs)):
+            payload["comparison"] = _comparison(aligned)
     return payload
 
 
@@ -65,6 +74,7 @@ def _of_run(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
         "settings": {name: value for name, value in run.config.items() if name not in OF_THE_MACHINE},
         "statistics": statistics,
         "mixture": dict(run.decision.mixture.weights),
+        "cross_fitted": run.out_of_fold is not None,
         "history": learning_curves(run.story),
         "stored_scores": run.story.get("scores", {}),
         "labels": {
@@ -81,6 +91,7 @@ def _of_documents(documents: Documents, column: dict[str, int], mapped: np.ndarr
     return {
         "name": documents.name,
         "split": documents.split,
+        "out_of_fold": documents.out_of_fold,
         "count": len(documents.texts),
         "unlabelled": sum(not row for row in known),
         "mapped": mapped,
@@ -89,26 +100,70 @@ def _of_documents(documents: Documents, column: dict[str, int], mapped: np.ndarr
     }
 
 
-def _of_answers(run: ReportedRun, columns: np.ndarray, documents: Documents) -> dict[str, Any]:
+def _of_scored(run: ReportedRun, columns: np.ndarray, documents: Documents) -> dict[str, Any]:
     """What a run makes of the documents."""
+    answers = run.scored
+    probabilities = answers.probabilities[EVERY, EVERY]
+    losses = document_losses(answers.truth, probabilities)
+    # How out-of-fold answers rank is known of all of them together only: some probabilities are left out.
+    ranked = None if documents.out_of_fold else probabilities
+    scores = evaluate(answers.truth, answers.predictions, probabilities=ranked, frequencies=run.frequencies)
+    return {
+        **_of_answers(run, columns, scores),
+        "map": _map(answers, columns, losses),
+        "clustering": None if documents.out_of_fold else _clustering(answers, run.config["device"]),
+        "worst": _worst(run, answers, columns, documents, losses),
+    }
+
+
+def _of_out_of_fold(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
+    """What was said of a run's training documents by models that had not seen them; there are no texts to read."""
+    found = run.out_of_fold
+    if found is None:
+        raise ValueError(f"the run {run.name!r} has no out-of-fold answers")
+    return {
+        **_of_answers(replace(run, answers=Answers.out_of_fold(found)), columns, found.scores(run.frequencies)),
+        "baseline": run.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
+        "out_of_fold": {
+            "documents": len(found),
+            "folds": found.num_folds,
+            "untaught": columns[found.untaught(run.frequencies)],
+        },
+    }
+
+
+def _on_the_same_documents(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
+    """The runs with their out-of-fold answers in the same order; none if documents or all labels are different."""
+    if not set.intersection(*(set(run.label_names) for run in runs)):
+        return []
+    found = [run.out_of_fold for run in runs if run.out_of_fold is not None]
+    same = all(np.array_equal(own.documents, found[0].documents) for own in found)
+    orders = [np.arange(len(own)) if same else np.argsort(own.documents, kind="stable") for own in found]
+    first = found[0].documents[orders[0]]
+    if not all(np.array_equal(own.documents[order], first) for own, order in zip(found, orders, strict=True)):
+        return []
+    return [
+        replace(run, answers=Answers.out_of_fold(own, order))
+        for run, own, order in zip(runs, found, orders, strict=True)
+    ]
+
+
+def _of_answers(run: ReportedRun, columns: np.ndarray, scores: dict[str, float]) -> dict[str, Any]:
+    """Scores, and all that follows from probabilities, truth and given labels."""
     answers = run.scored
     truth, probabilities, predictions = answers.truth, answers.probabilities, answers.predictions
     table = per_label(truth, predictions, run.label_names, run.frequencies)
     by_label = {name: [getattr(row, name) for row in table] for name in MEASURES}
     drawn = draw_scores(truth, predictions, run.thirds)
-    losses = document_losses(truth, probabilities)
     return {
-        "scores": evaluate(truth, predictions, probabilities=probabilities, frequencies=run.frequencies),
+        "scores": scores,
         "baseline": answers.baseline,
         "intervals": _plain(drawn.intervals()),
         "by_label": by_label,
         "needs_examples": needs_examples(table),
         "reliability": [asdict(part) for part in reliability_by_third(probabilities, truth, run.thirds)],
         "thresholds": threshold_worth(run),
-        "map": _map(answers, columns, losses),
-        "clustering": _clustering(answers, run.config["device"]),
         "confusion": _confusion(truth, predictions, columns),
-        "worst": _worst(run, answers, columns, documents, losses),
     }
 
 
@@ -150,7 +205,7 @@ def _clustering(answers: Answers, device: str) -> dict[str, Any] | None:
     return cluster_by_combination(answers.embeddings, truth, device=device).to_dict()
 
 
-def _confusion(truth: csr_array, predictions: np.ndarray, columns: np.ndarray) -> dict[str, Any]:
+def _confusion(truth: csr_array, predictions: Labels, columns: np.ndarray) -> dict[str, Any]:
     found = confusion(truth, predictions)
     shown = found.most_confused()
     return {
@@ -171,7 +226,7 @@ def _worst(
     """The documents with the highest loss: what is meant, what was given, and how sure the run was of each."""
     shown = []
     for row in worst_documents(losses):
-        probabilities = answers.probabilities[row]  # [L]
+        probabilities = answers.probabilities[row : row + 1, EVERY][0]  # [L]
         meant = np.zeros(len(columns), dtype=bool)
         meant[answers.truth.indices[slice(*answers.truth.indptr[row : row + 2])]] = True
         given = answers.predictions[row]
@@ -208,6 +263,7 @@ def _comparison(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     drawn = [_drawn(run, shared, thirds) for run in runs]
     return {
         "shared": len(shared),
+        "documents": runs[0].scored.truth.shape[0],
         "scores": [_plain(of_run.intervals()) for of_run in drawn],
         # differences[a][b] is run a minus run b
         "differences": [[_plain(of_run.against(other)) for other in drawn] for of_run in drawn],

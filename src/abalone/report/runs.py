@@ -8,12 +8,17 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.memory import known_labels
+from abalone.evaluation.blocks import EVERY, Scores, of_documents
+from abalone.evaluation.checks import Labels
 from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.out_of_fold import WHERE
 from abalone.evaluation.scored_model import tfidf_alone
+from abalone.model.predictor import NOT_JUDGED
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
     from abalone.evaluation.decision import Decision
+    from abalone.evaluation.out_of_fold import OutOfFold
 
 LIMIT_OF_MAP = 2000  # documents; t-SNE of more takes minutes, and their points would lie on top of each other
 
@@ -24,7 +29,8 @@ class Documents:
 
     Args:
         name: of the corpus.
-        split: which part of it.
+        split: which part of it; "out of fold" where these are training documents of all models, to be shown with the
+            answers of models that had not seen them.
         texts: the documents.
         labels: the label names of each.
     """
@@ -40,6 +46,11 @@ class Documents:
         if not len(self.texts):
             raise ValueError("there are no documents to score")
 
+    @property
+    def out_of_fold(self) -> bool:
+        """Whether models are asked for what was said of them out of fold."""
+        return self.split == WHERE
+
 
 @dataclass(frozen=True, eq=False)
 class Answers:
@@ -47,19 +58,31 @@ class Answers:
 
     Args:
         truth: 0/1, [n, L].
-        probabilities: [n, L].
-        predictions: bool, [n, L].
+        probabilities: [n, L]; of out-of-fold answers, computed block by block.
+        predictions: 0/1, [n, L]; of out-of-fold answers, sparse.
         mapped: rows that the map shows, in order.
         embeddings: of those rows, [m, h]; `None` of a model without an encoder.
         baseline: scores of the tf-idf model that is mixed in, by itself; `None` where there is none.
     """
 
     truth: csr_array
-    probabilities: np.ndarray
-    predictions: np.ndarray
+    probabilities: Scores
+    predictions: Labels
     mapped: np.ndarray
     embeddings: np.ndarray | None
     baseline: dict[str, float] | None = None
+
+    @classmethod
+    def out_of_fold(cls, found: "OutOfFold", rows: np.ndarray | slice = slice(None)) -> "Answers":
+        """Return what was said of training documents by models that had not seen them; nothing of it can be mapped."""
+        order = np.arange(len(found))[rows]
+        return cls(
+            truth=found.labels[order],
+            probabilities=of_documents(found.said(), order),
+            predictions=found.given[order],
+            mapped=np.zeros(0, dtype=np.int64),
+            embeddings=None,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +96,7 @@ class ReportedRun:
         config: its settings.
         story: what its folder tells: history, scores, statistics of its data.
         answers: what it makes of the documents; `None` where there are none.
+        out_of_fold: what was said of its training documents by models that had not seen them, if it is known.
     """
 
     name: str
@@ -81,6 +105,7 @@ class ReportedRun:
     config: dict[str, Any]
     story: dict[str, Any]
     answers: Answers | None = None
+    out_of_fold: "OutOfFold | None" = None
 
     @property
     def scored(self) -> Answers:
@@ -110,12 +135,15 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
         config=predictor.config.to_dict(),
         story=predictor.story,
         answers=None if documents is None else _answers(model, documents),
+        out_of_fold=predictor.out_of_fold,
     )
 
 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     texts = documents.texts
     embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
+    if documents.out_of_fold:
+        return _honest_answers(model, documents, embeddings)
     probabilities = model.predictor_.probabilities(texts, embeddings)
     mapped = sample(len(texts))
     truth = known_labels(documents.labels, model.label_names)
@@ -126,6 +154,25 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
         mapped=mapped,
         embeddings=None if embeddings is None else embeddings[mapped],
         baseline=tfidf_alone(model.predictor_, truth, texts),
+    )
+
+
+def _honest_answers(model: "AbaloneClassifier", documents: Documents, embeddings: np.ndarray | None) -> Answers:
+    """What was said of training documents out of fold; the embeddings [n, h] are those of the finished model."""
+    predictor = model.predictor_
+    if predictor.out_of_fold is None:
+        raise ValueError(NOT_JUDGED)
+    rows = predictor.out_of_fold.rows(documents.texts)
+    if unknown := int((rows < 0).sum()):
+        raise ValueError(f"{unknown} of {len(rows)} documents have no out-of-fold answer: leave them out")
+    mapped = sample(len(rows))
+    return Answers(
+        truth=known_labels(documents.labels, model.label_names),
+        probabilities=predictor.out_of_fold.said()[rows, EVERY],
+        predictions=predictor.out_of_fold.given[rows].toarray().astype(bool),
+        mapped=mapped,
+        embeddings=None if embeddings is None else embeddings[mapped],
+        baseline=predictor.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
     )
 
 

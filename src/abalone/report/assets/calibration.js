@@ -23,7 +23,7 @@ function calibrationSection(report, chosen) {
           reliabilityFigure(report, run),
         ),
       figure(
-        "A label is predicted where its probability reaches its threshold. The threshold of a rare label rests on few validation documents.",
+        "A label is predicted where its probability reaches its threshold. The threshold of a rare label rests on few documents.",
         el("h3", {}, "Thresholds by label"),
         legend(report.thirds.map((name, third) => ({ colour: thirdColour(third), text: name }))),
         thresholdFigure(report, chosen),

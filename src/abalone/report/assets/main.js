@@ -3,22 +3,50 @@
 const report = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 const several = report.runs.length > 1;
+const scored = Boolean(report.documents);
+const hasScores = report.runs.every((run) => run.by_label); // on documents, or out of fold
+
+/** What the scores are of, where no documents were given to score. */
+function unscored() {
+  const data = el("code", {}, "--data");
+  if (!hasScores) {
+    const bare = report.runs.filter((run) => !run.cross_fitted).map((run) => run.name);
+    return el(
+      "p",
+      { class: "notice" },
+      "These are the figures that model folders hold by themselves",
+      bare.length < report.runs.length && `, without out-of-fold scores, which ${bare.join(" and ")} does not have`,
+      ". Name a corpus with ",
+      data,
+      " to see F1 label by label, calibration, the map, confusions and the documents to read.",
+    );
+  }
+  const unknown = report.runs[0].out_of_fold.untaught.map((label) => report.labels[label]);
+  return el(
+    "p",
+    { class: "notice" },
+    "These scores are out of fold: each training document was judged by a model that had not seen it, with thresholds chosen on other documents. They say what to expect of new documents like these. ",
+    unknown.length > 0 &&
+      `${unknown.length === 1 ? "One label has" : `${count(unknown.length)} labels have`} all documents in one fold, so the model that judged them did not know the label: ${unknown.slice(0, 12).join(", ")}${unknown.length > 12 ? " …" : ""}. `,
+    several &&
+      !report.comparison &&
+      "The runs were trained on different documents, so their scores cannot be compared. ",
+    "Name a corpus with ",
+    data,
+    " to see the map and the documents to read.",
+  );
+}
 
 function head() {
   const [first] = report.runs;
   const { documents } = report;
+  const labels = plural(report.labels.length, "label");
+  const trained = `Trained on ${first.corpus}`;
   const facts = documents
-    ? `${documents.name}, ${documents.split} · ${plural(documents.count, "document")} · ${plural(report.labels.length, "label")}`
-    : `Trained on ${first.corpus} · ${plural(first.statistics.train, "training document")} · ${plural(report.labels.length, "label")}`;
-  const unscored =
-    !documents &&
-    el(
-      "p",
-      { class: "notice" },
-      "These are the figures that model folders hold by themselves. Name a corpus with ",
-      el("code", {}, "--data"),
-      " to see F1 label by label, calibration, the map, confusions and the documents to read.",
-    );
+    ? `${documents.name}, ${documents.split} · ${plural(documents.count, "document")} · ${labels}`
+    : hasScores
+      ? `${trained} · out of fold, ${plural(first.out_of_fold.documents, "document")} in ${plural(first.out_of_fold.folds, "fold")} · ${labels}`
+      : `${trained} · ${plural(first.statistics.train, "training document")} · ${labels}`;
   return el(
     "header",
     {},
@@ -31,26 +59,32 @@ function head() {
         : first.name,
     ),
     el("p", { class: "facts" }, facts),
-    unscored,
+    !documents && unscored(),
+    documents &&
+      documents.out_of_fold &&
+      el(
+        "p",
+        { class: "notice" },
+        "These are training documents. Each was judged by a model that had not seen it, with thresholds chosen on other documents, so the scores say what to expect of new documents like these.",
+      ),
     several ? null : tiles(first),
   );
 }
 
 /** Sections in order: those about all runs, then those about the chosen one, which are made anew when it changes. */
-const scored = Boolean(report.documents);
 const SECTIONS = [
-  { name: "Scores", make: scoresSection, when: !scored },
-  { name: "Comparison", make: comparisonSection, when: several && scored },
-  { name: "Labels", make: versusSection, when: several && scored },
+  { name: "Scores", make: scoresSection, when: !hasScores },
+  { name: "Comparison", make: comparisonSection, when: Boolean(report.comparison) },
+  { name: "Labels", make: versusSection, when: Boolean(report.comparison) },
   { name: "Curves", make: curvesSection, when: true },
   { name: "Tail", make: tailSection, when: true, each: true },
-  { name: "Thirds", make: thirdsSection, when: scored, each: true },
+  { name: "Thirds", make: thirdsSection, when: hasScores, each: true },
   { name: "Calibration", make: calibrationSection, when: true, each: true },
   { name: "Map", make: mapSection, when: scored, each: true },
   { name: "Clusters", make: clusteringSection, when: scored },
-  { name: "Confusion", make: confusionSection, when: scored, each: true },
+  { name: "Confusion", make: confusionSection, when: hasScores, each: true },
   { name: "Documents", make: worstSection, when: scored, each: true },
-  { name: "Scores", make: scoresSection, when: scored },
+  { name: "Scores", make: scoresSection, when: hasScores },
   { name: "Settings", make: settingsSection, when: true },
 ];
 

@@ -291,7 +291,14 @@ function mapSection(report, chosen) {
     el(
       "div",
       { class: "map" },
-      figure(`${part}Distances within a neighbourhood mean something, those across the map little.`, map.frame),
+      figure(
+        part +
+          "Distances within a neighbourhood mean something, those across the map little." +
+          (report.documents.out_of_fold
+            ? " The labels are as given out of fold; the places are from the finished model, which has seen the documents."
+            : ""),
+        map.frame,
+      ),
       map.panel,
     ),
   );

@@ -1,5 +1,7 @@
 // How good: one run's numbers, or several side by side with what the documents allow to say of their differences.
 
+const OUT_OF_FOLD = "out of fold"; // scores of documents that were trained on, by models that had not seen them
+
 function tile(name, value, note, emphasised) {
   return el(
     "div",
@@ -32,9 +34,11 @@ function scoresSection(report) {
   const columns = [];
   report.runs.forEach((run) => {
     const of = report.runs.length > 1 ? `${run.name}, ` : "";
-    if (run.scores) columns.push([`${of}${report.documents.split}`, run.scores]);
-    if (run.baseline) columns.push([`${of}${report.documents.split}, tf-idf alone`, run.baseline]);
-    for (const [split, scores] of Object.entries(run.stored_scores)) columns.push([`${of}${split}`, scores]);
+    const split = report.documents ? report.documents.split : OUT_OF_FOLD;
+    if (run.scores) columns.push([`${of}${split}`, run.scores]);
+    if (run.baseline) columns.push([`${of}${split}, tf-idf alone`, run.baseline]);
+    for (const [stored, scores] of Object.entries(run.stored_scores))
+      if (!run.out_of_fold || !stored.startsWith(OUT_OF_FOLD)) columns.push([`${of}${stored}`, scores]);
   });
   if (!columns.length) return null;
   const differs = (metric, scores) => metric !== "macro_f1_present" || scores[metric] !== scores.macro_f1;
@@ -48,7 +52,10 @@ function scoresSection(report) {
   return section(
     "scores",
     "All scores",
-    "In percent, except the Hamming loss. Thresholds were chosen on validation, so scores there look a little too good." +
+    "In percent, except the Hamming loss." +
+      (report.runs.every((run) => run.cross_fitted)
+        ? ""
+        : " Thresholds were chosen on validation, so scores there look a little too good.") +
       (report.runs.some((run) => run.baseline)
         ? " “tf-idf alone” is the model of word counts that is mixed in, by itself, with its own thresholds: the baseline to beat."
         : ""),
@@ -62,7 +69,7 @@ function scoresSection(report) {
 
 /** Several runs on the same documents, each against the one that is chosen. */
 function comparisonSection(report) {
-  const { comparison, runs, documents } = report;
+  const { comparison, runs } = report;
   const body = el("div");
   const metrics = Object.keys(METRICS).filter((metric) => comparison.scores.every((scores) => metric in scores));
   const draw = (reference) => {
@@ -89,7 +96,7 @@ function comparisonSection(report) {
   };
   draw(0);
   const caption =
-    `F1 in percent on the same ${plural(documents.count, "document")}` +
+    `F1 in percent on the same ${plural(comparison.documents, "document")}` +
     (comparison.shared < report.labels.length ? ` and the ${comparison.shared} labels that all runs know` : "") +
     ". Bars are 95 % bootstrap intervals of the difference, over a thousand resamples of the documents, the same " +
     "for every run; pale where the interval contains zero. Training with another seed would add to the variation.";

@@ -96,14 +96,19 @@ function thirdsSection(report, chosen) {
   );
 }
 
-const CUTS = { half: "0.5 everywhere", chosen: "chosen on validation", hindsight: "best in hindsight" };
+const cutNames = (run) => ({
+  half: "0.5 everywhere",
+  chosen: `chosen ${run.cross_fitted ? "out of fold" : "on validation"}`,
+  hindsight: "best in hindsight",
+});
 
 function worthPanel(report, run) {
-  const keys = Object.keys(CUTS)
+  const cuts = cutNames(run);
+  const keys = Object.keys(cuts)
     .filter((name) => name in run.thresholds)
-    .map((name) => ({ colour: token("ink"), shape: `mark-${name}`, text: CUTS[name] }));
+    .map((name) => ({ colour: token("ink"), shape: `mark-${name}`, text: cuts[name] }));
   return figure(
-    "Macro-F1 with 0.5 everywhere, with the thresholds chosen on validation, and with the best in hindsight: those for these very documents, out of honest reach.",
+    `Macro-F1 with 0.5 everywhere, with the thresholds ${cuts.chosen}, and with the best in hindsight: those for these very documents, out of honest reach.`,
     el("h3", {}, "What thresholds are worth"),
     legend(keys),
     worthFigure(report, run),
@@ -164,7 +169,9 @@ function worthFigure(report, run) {
           marks.push({ x: px, y, name, kind, value });
         }
       });
-      hoverable(plot, marks, ({ name, kind, value }) => tipLines(`${name}, macro-F1`, [[CUTS[kind], percent(value)]]));
+      hoverable(plot, marks, ({ name, kind, value }) =>
+        tipLines(`${name}, macro-F1`, [[cutNames(run)[kind], percent(value)]]),
+      );
     },
     { left: 84, top: 6 },
   );
