@@ -191,18 +191,18 @@ def draw(bench: Bench, rows: Rows, path: Path) -> None:
 
 def shown(interval: Interval) -> str:
     """Return a difference in points, with its 95 % interval over documents."""
-    return f"{100 * interval.value:+.1f} ({100 * interval.low:+.1f} to {100 * interval.high:+.1f})"
+    # Adding 0 turns -0.0 into 0.0.
+    value, low, high = (round(100 * each, 1) + 0.0 for each in (interval.value, interval.low, interval.high))
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def _text(made: Table, ahead: Ahead) -> str:
     """Return a table, and below it how far the default is ahead."""
-    lines = [
-        f"- {DEFAULT} is ahead of {row} by "
-        + ", ".join(f"{shown(by_metric[metric])} of {heading}" for metric, heading in METRICS.items())
-        for row, by_metric in ahead.items()
-    ]
-    said = ["", "95 % bootstrap intervals over documents, means over seeds:", "", *lines, ""] if lines else [""]
-    return markdown(made) + "\n".join(said)
+    lines = tuple(Line(row, row, tuple(shown(of_row[metric]) for metric in METRICS)) for row, of_row in ahead.items())
+    columns = tuple(Column(heading, text=True) for heading in METRICS.values())
+    caption = "Points, means over seeds, with 95 % bootstrap intervals over documents."
+    leads = Table(f"{DEFAULT} is ahead of", "", columns, (("", lines),), caption)
+    return markdown(made) + ("\n" + markdown(leads) if lines else "")
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
