@@ -2,18 +2,21 @@
 
 `python -m benchmarks.recipe train --output DIR …` trains what DIR has no logits of yet; started several times, the
 processes share the work, which fills a GPU. `python -m benchmarks.recipe score --output DIR …` mixes in experts, fits
-decisions out of fold, scores test, and writes tables, pictures and `summary.json` for each corpus.
+decisions out of fold, scores test, and writes tables, pictures and `summary.json` for each corpus; with `--no-test` it
+stops at the out-of-fold scores, which are what contenders are chosen by.
 """
 
 from argparse import ArgumentParser
 from pathlib import Path
 
-from benchmarks.recipe.corpora import NAMES
+from benchmarks.recipe.corpora import NAMES, read_corpus
 from benchmarks.recipe.report import report
-from benchmarks.recipe.train import runs, train_all
+from benchmarks.recipe.scores import Bench
+from benchmarks.recipe.train import ENCODER, SEEDS, logits_file, runs, train_all
 
 
 def main() -> None:
+    """Train, or score what is trained."""
     parser = ArgumentParser("python -m benchmarks.recipe", description=__doc__)
     parser.add_argument("step", choices=("train", "score"))
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
@@ -21,9 +24,10 @@ def main() -> None:
     parser.add_argument("--arxiv54", help="the folder of arxiv54")
     parser.add_argument("--corpus", choices=NAMES, nargs="+", default=list(NAMES), help="these corpora alone")
     parser.add_argument("--contender", nargs="+", help="these contenders alone")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--seeds", type=int, default=3, help="of whole corpora")
+    parser.add_argument("--encoder", default=ENCODER)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of whole corpora")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no training begins")
+    parser.add_argument("--no-test", action="store_true", help="score what is known out of fold, and nothing else")
     asked = parser.parse_args()
     paths = {"reuters": asked.reuters, "arxiv54": asked.arxiv54}
     wanted = [
@@ -34,8 +38,12 @@ def main() -> None:
     if asked.step == "train":
         train_all(asked.output, paths, asked.encoder, asked.deadline, wanted)
     else:
-        for name in dict.fromkeys(run.corpus for run in wanted):
-            report(name, paths[name.partition("-")[0]], asked.output, wanted)
+        trained = [run for run in wanted if logits_file(asked.output, run).exists()]
+        if not trained:
+            parser.error(f"{asked.output} has no logits of these corpora and contenders: run `train` first")
+        for name in dict.fromkeys(run.corpus for run in trained):
+            corpus = read_corpus(name, paths[name.partition("-")[0]])
+            report(Bench(corpus, asked.output, [run for run in trained if run.corpus == name]), test=not asked.no_test)
 
 
 if __name__ == "__main__":

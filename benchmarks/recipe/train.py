@@ -28,6 +28,8 @@ from benchmarks.recipe.corpora import FEW_SHOT, SUBSAMPLES, read_corpus
 CONTENDERS = {"default": recipe().objective, "bce": "bce", "msc+db": "msc+10*db"}
 """Objectives; everything else is as in the recipe."""
 WHOLE = ("arxiv54", "reuters")
+ENCODER = "all-MiniLM-L6-v2"
+SEEDS = 3  # of a whole corpus
 
 
 class Run(NamedTuple):
@@ -38,7 +40,7 @@ class Run(NamedTuple):
     seed: int
 
 
-def runs(seeds: int = 3) -> list[Run]:
+def runs(seeds: int = SEEDS) -> list[Run]:
     """Return what is trained, the most important and the longest first: seeds of the whole corpora, one of the rest."""
     whole = [Run(corpus, name, seed) for corpus in WHOLE for name in CONTENDERS for seed in range(seeds)]
     small = [Run(corpus, name, 0) for corpus in SUBSAMPLES[::-1] for name in ("default", "bce")]
