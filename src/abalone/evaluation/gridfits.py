@@ -1,4 +1,4 @@
-"""Many small logistic regressions trained side by side: every label with every setting of a grid, from several starts.
+"""Many small linear models trained side by side: every label with every setting of a grid, from several starts.
 
 They share the features and the order of the batches; so one matrix product makes the logits of all of them, another
 one their gradients, and AdamW is the same few element-wise passes over everything at once.
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from abalone.progress import track
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim.AdamW's own
 EAGER_STEPS = 3  # before a CUDA graph is captured: libraries set themselves up at first use, which cannot be captured
 SCORED_AT_ONCE = 2**22  # numbers held at a time when scoring, to bound the memory
+
+
+Loss = Literal["bce", "squared_hinge"]
 
 
 class Setting(NamedTuple):
@@ -55,7 +58,7 @@ class _Parameter:
 
 
 class GridFits:
-    """I initialisations × S settings × L labels of logistic regressions, trained side by side.
+    """I initialisations × S settings × L labels of linear models, trained side by side.
 
     Args:
         features: [n, d].
@@ -63,12 +66,20 @@ class GridFits:
         grid: the S settings.
         start: [I, L, d], the same for every setting, so that settings differ by nothing else; biases start at 0.
         batch_size, steps: how many documents a step sees, and how many steps `train` will make.
+        loss: binary cross-entropy, or the squared hinge of linear SVMs, max(0, 1 − s·z)² with s = ±1.
     """
 
     def __init__(
-        self, features: Tensor, targets: Tensor, grid: Sequence[Setting], start: Tensor, batch_size: int, steps: int
+        self,
+        features: Tensor,
+        targets: Tensor,
+        grid: Sequence[Setting],
+        start: Tensor,
+        batch_size: int,
+        steps: int,
+        loss: Loss = "bce",
     ) -> None:
-        self.features, self.targets, self.steps = features, targets, steps
+        self.features, self.targets, self.steps, self.loss = features, targets, steps, loss
         initialisations, labels, dim = start.shape
         shape = (initialisations, len(grid), labels)
         self.weight = _Parameter(start.to(features).unsqueeze(1).expand(*shape, dim).contiguous())
@@ -99,14 +110,22 @@ class GridFits:
         self.wanted.copy_(self.targets.index_select(0, self.rows).T)  # [L, B]
         weight, gradient = self.weight.value.view(-1, dim), self.weight.gradient.view(-1, dim)  # [I·S·L, d]
         bias, bias_gradient = self.bias.value.view(-1, 1), self.bias.gradient.view(-1, 1)  # [I·S·L, 1]
-        torch.addmm(bias, weight, self.inputs.T, out=self.error).sigmoid_()  # [I·S·L, B]
-        self.error.view(-1, *self.wanted.shape).sub_(self.wanted)  # dBCE/dlogit = σ − y
+        torch.addmm(bias, weight, self.inputs.T, out=self.error)  # [I·S·L, B]
+        by_label = self.error.view(-1, *self.wanted.shape)
+        if self.loss == "bce":
+            by_label.sigmoid_().sub_(self.wanted)  # dBCE/dlogit = σ − y
+        else:
+            sign = self.wanted.mul_(2).sub_(1)
+            by_label.mul_(sign).sub_(1).clamp_(max=0).mul_(sign).mul_(2)  # −2s·max(0, 1 − s·z)
         torch.addmm(gradient, self.error, self.inputs, beta=0, alpha=1 / batch_size, out=gradient)
         torch.mean(self.error, 1, keepdim=True, out=bias_gradient)
         settings = self.weight.value.shape[1]
         keep, stretch, eps = self.now.split([settings, settings, 1])
-        for parameter in (self.weight, self.bias):
-            parameter.adamw_(keep.view(-1, 1, 1), stretch.view(-1, 1, 1), eps)
+        keep, stretch = keep.view(-1, 1, 1), stretch.view(-1, 1, 1)
+        self.weight.adamw_(keep, stretch, eps)
+        # The bias of an SVM on centred features is near −1 for all but frequent labels, not near 0. Undecayed it gains
+        # 2.5 points of macro-F1 on Reuters (mean pooling, learning rate 0.01, weight decay 0.1).
+        self.bias.adamw_(keep if self.loss == "bce" else torch.ones_like(keep), stretch, eps)
 
     def scores(self, features: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """F1 at 0.5 and log-likelihood of the mean probability, [S, L] both; NaN for a setting that overflowed."""

@@ -116,12 +116,15 @@ class LinearProbe:
                 "LinearProbe chooses learning rate and weight decay on validation documents: "
                 "call fit(X, Y, X_val, Y_val) with features [m, d] and 0/1 labels [m, L] that X and Y do not hold"
             )
-        device = _device(self.device)
+        device = probe_device(self.device)
         # All read before training, so that what is wrong is said at once.
-        features, labels = _features("X", X, device), _labels("Y", Y)
-        val_features, val_labels = _features("X_val", X_val, device).to(features.dtype), _labels("Y_val", Y_val)
-        _check_rows("X", features, "Y", labels)
-        _check_rows("X_val", val_features, "Y_val", val_labels)
+        features, labels = read_features("X", X, device), read_targets("Y", Y)
+        val_features, val_labels = (
+            read_features("X_val", X_val, device).to(features.dtype),
+            read_targets("Y_val", Y_val),
+        )
+        check_rows("X", features, "Y", labels)
+        check_rows("X_val", val_features, "Y_val", val_labels)
         check_columns("X_val", val_features, features.shape[1], "X")
         if val_labels.shape[1] != labels.shape[1]:
             raise ValueError(f"Y_val must be [rows, {labels.shape[1]}] to match Y, got shape {val_labels.shape}")
@@ -133,9 +136,9 @@ class LinearProbe:
         best = _Best(self.grid, labels, val_labels, start.to("cpu", features.dtype))
         for columns in best.blocks(len(features)):
             generator.set_state(batches_begin)
-            fits = GridFits(features, _dense(labels, columns, device), self.grid, start[:, columns], size, steps)
+            fits = GridFits(features, dense_targets(labels, columns, device), self.grid, start[:, columns], size, steps)
             fits.train(shuffled_batches(len(features), size, steps, generator, device))
-            best.keep(columns, fits, *fits.scores(val_features, _dense(val_labels, columns, device)))
+            best.keep(columns, fits, *fits.scores(val_features, dense_targets(val_labels, columns, device)))
         self.weight, self.bias = best.weight, best.bias
         self.chosen = [self.grid[setting] for setting in best.settings]
         self.validation_f1 = torch.from_numpy(best.f1)
@@ -144,7 +147,7 @@ class LinearProbe:
     def predict_proba(self, X: Features) -> np.ndarray:
         """Probabilities [n, L]: the mean over the initialisations."""
         self._check_fitted()
-        device = _device(self.device)
+        device = probe_device(self.device)
         weight, bias = self.weight.to(device), self.bias.to(device)
         _, labels, dim = weight.shape
         if X.shape[1:] != (dim,):
@@ -153,7 +156,7 @@ class LinearProbe:
         rows = max(SCORED_AT_ONCE // max(labels, dim), 1)
         for begin in range(0, len(X), rows):
             part = slice(begin, min(begin + rows, len(X)))
-            features = _features(f"X[{part.start}:{part.stop}]", X[part], device).to(weight.dtype)
+            features = read_features(f"X[{part.start}:{part.stop}]", X[part], device).to(weight.dtype)
             probabilities[part] = mean_probability(features, weight, bias)
         return probabilities.numpy()
 
@@ -198,7 +201,7 @@ class _Best:
 
     def blocks(self, documents: int) -> list[np.ndarray]:
         """Labels that are fitted together; those that take the setting of the others come after the others."""
-        most = max(1, min(WEIGHTS_AT_ONCE // self._numbers_a_label, TARGETS_AT_ONCE // documents))
+        most = labels_at_once(self._numbers_a_label, documents)
         if len(self.known) <= most:
             return [np.arange(len(self.known))]
         parts = np.flatnonzero(self.known), np.flatnonzero(~self.known)
@@ -250,13 +253,19 @@ def _comparable(f1: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(f1), [[[0.0]], [[-np.inf]]], np.stack([f1, log_likelihood]))
 
 
-def _device(device: str | torch.device) -> torch.device:
+def labels_at_once(weights_a_label: int, documents: int) -> int:
+    """Return how many labels are fitted together."""
+    return max(1, min(WEIGHTS_AT_ONCE // weights_a_label, TARGETS_AT_ONCE // documents))
+
+
+def probe_device(device: str | torch.device) -> torch.device:
+    """Return where probes are fitted."""
     chosen = choose_device(str(device))
     # Apple's GPU has no float64, in which the validation scores are added up.
     return torch.device("cpu") if chosen.type == "mps" else chosen
 
 
-def _features(name: str, features: Features, device: torch.device) -> Tensor:
+def read_features(name: str, features: Features, device: torch.device) -> Tensor:
     """[n, d] on the device, float64 where it was, else float32."""
     if not isinstance(features, Tensor):
         # Shared where that can be: features may be larger than memory, and mapped. Tensors over memory that may not
@@ -271,7 +280,7 @@ def _features(name: str, features: Features, device: torch.device) -> Tensor:
     return tensor
 
 
-def _labels(name: str, labels: Labels) -> csr_array:
+def read_targets(name: str, labels: Labels) -> csr_array:
     """0/1 labels [n, L], a 1 for every entry."""
     if isinstance(labels, Tensor) or not issparse(labels):
         tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
@@ -281,7 +290,8 @@ def _labels(name: str, labels: Labels) -> csr_array:
     return read_labels(name, labels)
 
 
-def _check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array) -> None:
+def check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array) -> None:
+    """Raise unless there is one row of labels for each document."""
     if features.shape[0] != labels.shape[0]:
         raise ValueError(
             f"{name} and {labels_name} must have the same number of rows, "
@@ -289,7 +299,7 @@ def _check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array
         )
 
 
-def _dense(labels: csr_array, columns: np.ndarray, device: torch.device) -> Tensor:
+def dense_targets(labels: csr_array, columns: np.ndarray, device: torch.device) -> Tensor:
     """Some labels as bool [n, C] on the device."""
     chosen = labels.astype(bool)[:, columns] if len(columns) < labels.shape[1] else labels.astype(bool)
     return torch.from_numpy(chosen.toarray()).to(device)
