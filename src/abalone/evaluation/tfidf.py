@@ -22,7 +22,7 @@ UNIT = re.compile(r"\w+|[^\w\s]+")
 # arXiv) and of 500 abstracts, and the cost of fitting: 4 letters +2.6 and 2.6 times; 3 to 5 letters +2.2 and 6 times;
 # beginnings and endings of 3 to 5 letters +2.0 and 2.3 times; scikit-learn's `char_wb`, which leaves punctuation at
 # its word, of 4 letters +2.0 and 2.7 times, of 3 to 5 +2.2 and 6 times. Rows of length 1 of words and of pieces side
-# by side +2.4, with half the weight on pieces +1.8; one row of both together is best and simplest.
+# by side +2.4, with 0.7 of the weight on pieces +1.8; one row of both together is best and simplest.
 LETTERS = 4
 REMEMBERED, SHORT = 1 << 15, 32  # units whose pieces are remembered, and their longest: some megabytes
 
