@@ -30,12 +30,12 @@ def fitted(texts):
 
 
 def fitted_with_pieces(texts):
-    """Words and pairs, and character 4-grams within words or runs of punctuation, all by scikit-learn."""
+    """Words and pairs, and character 4-grams within longer words or runs of punctuation, all by scikit-learn."""
     words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
     within = CountVectorizer(analyzer="char_wb", ngram_range=(4, 4)).build_analyzer()
 
     def terms(text):
-        apart = " ".join(re.findall(r"\w+|[^\w\s]+", text.lower()))
+        apart = " ".join(re.findall(r"\b\w\b|\w{4,}|[^\w\s]+", text.lower()))
         return [*(f"0{word}" for word in words(text)), *(f"1{piece}" for piece in within(apart))]
 
     original = TfidfVectorizer(analyzer=terms, sublinear_tf=True, min_df=2).fit(texts)
@@ -60,8 +60,10 @@ def test_it_is_the_vectorizer_of_scikit_learn(texts, fit):
     [
         ("a", [" a "]),
         ("😀", [" 😀 "]),
-        ("an", [" an "]),
-        ("and", [" and", "and "]),
+        ("!!", [" !! "]),
+        ("an", []),  # is a word itself
+        ("and", []),
+        ("four", [" fou", "four", "our "]),
         ("words", [" wor", "word", "ords", "rds "]),
     ],
 )

@@ -41,10 +41,14 @@ def units(text: str) -> list[str]:
 def pieces(unit: str) -> list[str]:
     """Return every run of letters in a unit with a space on either side; the whole where it is shorter than a run.
 
+    A word shorter than a run has none: it is a term already.
+
     Example:
-        >>> pieces("words"), pieces("!")
-        ([' wor', 'word', 'ords', 'rds '], [' ! '])
+        >>> pieces("words"), pieces("!"), pieces("to")
+        ([' wor', 'word', 'ords', 'rds '], [' ! '], [])
     """
+    if len(unit) < LETTERS and WORD.fullmatch(unit):
+        return []
     padded = f" {unit} "
     return [padded[start : start + LETTERS] for start in range(max(len(padded) - LETTERS, 0) + 1)]
 
