@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from abalone import load_corpus
-from abalone.evaluation import term_counts
+from abalone.evaluation import blocks, term_counts
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.term_counts import TermCounts
 from abalone.evaluation.tfidf import pieces, units, words_and_pairs
@@ -54,10 +54,21 @@ def test_decisions_of_other_rows_are_those_of_their_texts(counts):
     others = np.setdiff1d(np.arange(len(TEXTS)), ROWS)[::-1]
     decisions = model.decisions_of(counts, others)
     learnt = model._fitted()
-    expected = learnt.decisions(learnt.tfidf.rows([TEXTS[row] for row in others]))
+    expected = learnt.decisions([TEXTS[row] for row in others])
     assert decisions.dtype == np.float32
     assert np.array_equal(decisions, expected.astype(np.float32))
     assert model.decisions_of(counts, others[:0]).shape == (0, LABELS.shape[1])
+
+
+def test_logits_of_other_rows_are_those_of_their_texts(counts, monkeypatch):
+    model = LexicalModel().fit_counts(counts, ROWS, LABELS[ROWS])
+    others = np.setdiff1d(np.arange(len(TEXTS)), ROWS)
+    expected = model.scores([TEXTS[row] for row in others])
+    assert np.array_equal(model.logits_of(counts, others), expected)
+    monkeypatch.setattr(blocks, "AT_ONCE", 1)
+    computed = model.logits_of(counts, others)
+    assert isinstance(computed, blocks.Computed)
+    assert np.array_equal(computed[3:9, 2:7], expected[3:9, 2:7])
 
 
 def test_pieces_are_counted_up_to_a_size_of_all_texts_together(counts, monkeypatch):

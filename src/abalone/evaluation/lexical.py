@@ -24,7 +24,7 @@ from abalone.data.cache import written_whole
 from abalone.data.errors import readable
 from abalone.data.texts import take
 from abalone.evaluation import blocks
-from abalone.evaluation.blocks import Computed, Index, Scores
+from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.checks import Labels, read_labels
 from abalone.evaluation.link import Link
 from abalone.evaluation.term_counts import TermCounts
@@ -136,7 +136,7 @@ class LexicalModel:
         if varied.any():
             rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / blocks.AT_ONCE))
             positive = truth[rows].toarray()[:, varied] == 1
-            decisions = learnt.decisions(learnt.tfidf.rows(take(texts, rows)))[:, varied]
+            decisions = learnt.decisions(take(texts, rows))[:, varied]
             self.link = Link.fitted(decisions, positive, learnt.log_odds[varied])
         return self
 
@@ -147,7 +147,7 @@ class LexicalModel:
         logits = np.empty((len(texts), len(learnt.positives)), dtype=np.float32)
         for start in range(0, len(texts), BLOCK):
             block = slice(start, start + BLOCK)
-            logits[block] = self.link.logits(learnt.decisions(learnt.tfidf.rows(texts[block])), learnt.log_odds)
+            logits[block] = self.link.logits(learnt.decisions(texts[block]), learnt.log_odds)
         logits[:, learnt.constant] = learnt.log_odds[learnt.constant]
         return logits
 
@@ -162,7 +162,7 @@ class LexicalModel:
         features = counts.rows(rows, learnt.tfidf)  # [n, F]
         decisions = np.empty((len(rows), len(learnt.positives)), dtype=np.float32)
         for start in range(0, len(rows), BLOCK):
-            decisions[start : start + BLOCK] = learnt.decisions(features[start : start + BLOCK])
+            decisions[start : start + BLOCK] = learnt.decided(features[start : start + BLOCK])
         return decisions
 
     def logits_in_blocks(self, texts: Sequence[str]) -> Scores:
@@ -173,7 +173,15 @@ class LexicalModel:
             return self.scores(texts)
         _check_texts(texts)
         starts = range(0, len(texts), BLOCK)
-        features = csr_array(vstack([learnt.tfidf.rows(texts[start : start + BLOCK]) for start in starts]))  # [n, F]
+        return self._computed(csr_array(vstack([learnt.tfidf.rows(texts[start : start + BLOCK]) for start in starts])))
+
+    def logits_of(self, counts: TermCounts, rows: np.ndarray) -> Scores:
+        """`logits_in_blocks` of counted documents; arguments as `decisions_of`."""
+        return held(self._computed(counts.rows(rows, self._fitted().tfidf)))
+
+    def _computed(self, features: csr_array) -> Computed:
+        """Logits of tf-idf rows [n, F], [n, L]."""
+        learnt = self._fitted()
         by_label = learnt.weights.T.tocsr()  # [L, F]
 
         def block(rows: Index, columns: Index) -> np.ndarray:
@@ -183,7 +191,7 @@ class LexicalModel:
             logits[:, constant] = log_odds[constant]
             return logits
 
-        return Computed(shape, block)
+        return Computed((features.shape[0], len(learnt.positives)), block)
 
     def rows(self, texts: Sequence[str]) -> csr_array:
         """Return tf-idf rows of length 1 of whole words alone, [n, F]; zeros for a text without a known word."""
@@ -286,8 +294,12 @@ class _Learnt:
         same: np.ndarray = (self.positives == 0) | (self.positives == self.documents) | (not self.tfidf.idf.size)
         return same
 
-    def decisions(self, rows: csr_array) -> np.ndarray:
-        """Of the SVMs, [n, L], of tf-idf rows [n, F]; 0 for constant labels."""
+    def decisions(self, texts: Sequence[str]) -> np.ndarray:
+        """Of the SVMs, [n, L]; 0 for constant labels."""
+        return self.decided(self.tfidf.rows(texts))
+
+    def decided(self, rows: csr_array) -> np.ndarray:
+        """`decisions` of tf-idf rows [n, F]."""
         values: np.ndarray = (rows @ self.weights).toarray() + self.bias
         return values
 
