@@ -11,9 +11,9 @@ from scipy.sparse import csr_array, hstack
 from abalone.evaluation.tfidf import Tfidf, pieces, units, words_and_pairs
 
 # Characters of all texts up to which pieces of words are counted too. Macro-F1 that they add, means over three draws
-# (`python -m benchmarks.recipe.words`): Reuters, 8 and 16 documents a label, 500, 6,216: +4.9, +2.6, +3.9, +1.1; arXiv
-# abstracts, 8 and 16 a label, 500, 2,000, 8,000 (11 million characters): +2.6, +1.7, +1.7, +1.6, +0.5; all 37,840 (51
-# million): −0.2, for twice the time.
+# (`python -m benchmarks.recipe.words`): Reuters, 8 and 16 documents a label, 500, 6,216: +5.4, +2.5, +4.1, +1.1; arXiv
+# abstracts, 8 and 16 a label, 500, 2,000, 8,000 (11 million characters): +2.7, +1.4, +1.6, +1.5, +0.7; all 37,840 (51
+# million): −0.8, for twice the time.
 CHARACTERS = 20_000_000
 # Share of the documents above which a piece is left out. Such pieces tell little and are a third of all entries.
 # Macro-F1 that pieces add on Reuters, 500 of it, 2,000 and 4,800 abstracts, and the cost of fitting: 0.1, +2.0 and 2.0
