@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 
 from abalone.evaluation import lexical
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel, Link
+from abalone.evaluation.term_counts import TermCounts
 
 DECIDING = ("quark", "ribosome", "tax law")
 SHARES = (0.5, 0.2, 0.05)
@@ -47,14 +48,26 @@ def test_words_and_pairs_that_decide_are_found(model):
     assert ((probabilities > 0.5) == labels)[:, :2].mean() > 0.97
 
 
+@pytest.mark.parametrize("marks", [("ology", "ness"), (" 😀", " 😡"), ("!!!", " ..."), (" :-)", " :(")])
+def test_endings_emojis_and_punctuation_decide_too(marks):
+    rng = np.random.default_rng(0)
+    stems = ["".join(rng.choice(list("bcdfgklmrt"), 6)) for _ in range(400)]  # each once: no word is known
+    labels = rng.integers(2, size=(400, 1))
+    texts = [f"{stem}{marks[label]}" for stem, label in zip(stems, labels[:, 0], strict=True)]
+    model = LexicalModel().fit(texts[:300] + ["a word"] * 1200, np.r_[labels[:300], np.zeros((1200, 1), int)])
+    scores = model.scores(texts[300:])[:, 0]
+    assert scores[labels[300:, 0] == 1].min() > scores[labels[300:, 0] == 0].max()
+
+
 def test_scores_are_logits_of_the_probabilities(model):
     texts, _ = corpus(20)
     assert model.scores(texts).dtype == np.float32
     np.testing.assert_allclose(model.predict_proba(texts), expit(model.scores(texts)), rtol=1e-6)
 
 
-def test_the_order_is_that_of_a_plain_svm_on_tfidf(model):
+def test_the_order_is_that_of_a_plain_svm_on_tfidf():
     texts, labels = corpus()
+    model = LexicalModel().fit_counts(TermCounts.of(texts, with_pieces=False), np.arange(len(texts)), labels)
     fresh, _ = corpus(seed=2)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)
     svm = LinearSVC(C=0.5, random_state=0).fit(vectorizer.fit_transform(texts), labels[:, 1])
@@ -165,6 +178,19 @@ def test_words_of_any_script_survive_the_files(tmp_path):
     assert model.predict_proba(["größe"]) > 0.5 > model.predict_proba(["малый"])
 
 
+def test_a_model_of_the_format_without_pieces_is_read(tmp_path):
+    texts, labels = corpus(100)
+    model = LexicalModel().fit_counts(TermCounts.of(texts, with_pieces=False), np.arange(100), labels)
+    model.save(tmp_path)
+    settings = json.loads((tmp_path / SETTINGS).read_text())
+    assert settings.pop("pieces") == []
+    (tmp_path / SETTINGS).write_text(json.dumps(settings | {"format": 1}))
+    read = LexicalModel.load(tmp_path)
+    assert np.array_equal(read.scores(texts), model.scores(texts))
+    read.save(tmp_path)
+    assert np.array_equal(LexicalModel.load(tmp_path).scores(texts), model.scores(texts))
+
+
 def test_files_that_do_not_belong_together_are_refused(model, tmp_path):
     model.save(tmp_path)
     tensors = (tmp_path / TENSORS).read_bytes()
@@ -198,6 +224,25 @@ def test_a_planted_link_is_found():
     assert found.offset_by_rarity == pytest.approx(planted.offset_by_rarity, abs=0.05)
     assert found.log_slope == pytest.approx(planted.log_slope, abs=0.08)
     assert found.log_slope_by_rarity == pytest.approx(planted.log_slope_by_rarity, abs=0.03)
+
+
+def test_a_link_of_several_models_takes_the_log_odds_of_each_row():
+    rng = np.random.default_rng(0)
+    decisions = rng.normal(-0.8, 0.5, (90, 3))
+    positive = rng.random(decisions.shape) < 0.2
+    log_odds = np.array([-3.0, -1.0, 2.0])
+    alike = np.tile(log_odds, (90, 1))
+    assert Link.fitted(decisions, positive, alike) == Link.fitted(decisions, positive, log_odds)
+    by_row = np.repeat([log_odds, [-2.0, -0.5, -1.0]], 45, axis=0)
+    link = Link.fitted(decisions, positive, by_row)
+    expected = [Link.logits(link, decisions[part], by_row[part][0]) for part in (slice(45), slice(45, 90))]
+    assert np.array_equal(link.logits(decisions, by_row), np.concatenate(expected))
+    # A column beside another says the same as its rows below those of the other.
+    below = Link.fitted(
+        decisions[:, :2].T.reshape(-1, 1), positive[:, :2].T.reshape(-1, 1), alike[:, :2].T.reshape(-1, 1)
+    )
+    beside = Link.fitted(decisions[:, :2], positive[:, :2], log_odds[:2])
+    np.testing.assert_allclose(list(asdict(below).values()), list(asdict(beside).values()), atol=1e-4)
 
 
 def test_a_frequent_label_is_the_mirror_image_of_a_rare_one():
@@ -250,6 +295,26 @@ def test_fitting_again_forgets_the_calibration():
     model = LexicalModel().fit(texts, labels).calibrate(texts, labels)
     assert model.link != Link()
     assert model.fit(texts, labels).link == Link()
+
+
+def test_a_link_fitted_elsewhere_can_be_given():
+    texts, labels = corpus(100)
+    link = Link(offset=-2.0)
+    model = LexicalModel().fit(texts, labels)
+    decisions = model.decisions_of(TermCounts.of(texts), np.arange(100))
+    model.link = link
+    np.testing.assert_allclose(model.scores(texts), link.logits(decisions, model.log_odds), atol=1e-4)
+
+
+def test_log_odds_and_constant_labels_are_told():
+    texts, labels = corpus(99)
+    labels[:, 0], labels[:, 2] = 0, 1
+    model = LexicalModel().fit(texts, labels)
+    assert model.constant.tolist() == [True, False, True]
+    share = labels[:, 1].sum()
+    np.testing.assert_allclose(
+        model.log_odds, np.log([0.5 / 99.5, (share + 0.5) / (99 - share + 0.5), 99.5 / 0.5]), rtol=1e-12
+    )
 
 
 def test_labels_that_do_not_settle_are_told_once(monkeypatch):

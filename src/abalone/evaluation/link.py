@@ -31,7 +31,7 @@ class Link:
     log_slope_by_rarity: float = 0.24
 
     def logits(self, decisions: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
-        """Logits [n, L] of decision values [n, L]; `log_odds` [L] of the labels' shares in training."""
+        """Logits [n, L] of decision values [n, L]; `log_odds` of the labels' shares in training, [L] or [n, L]."""
         mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
         slope = np.exp(self.log_slope + self.log_slope_by_rarity * rarity)
         values: np.ndarray = self.offset + self.offset_by_rarity * rarity + slope * (mirror * decisions + 1)
@@ -48,7 +48,8 @@ class Link:
         Args:
             decisions: [n, L].
             positive: [n, L] of bool.
-            log_odds: [L], of the labels' shares in training.
+            log_odds: [L], of the labels' shares in training; [n, L] where rows were decided by models that were
+                trained on different documents.
         """
         from scipy.optimize import minimize
 
