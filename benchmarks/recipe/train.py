@@ -90,7 +90,9 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     if neighbours is None:  # not mixed in here
         neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
     said = {
-        "held out head": np.concatenate([each.head.logits(each.embeddings) for each in answers]),
+        "held out head": np.concatenate(
+            [each.head.logits(each.embeddings) for each in answers if each.head is not None]
+        ),
         "held out neighbours": np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
         ),

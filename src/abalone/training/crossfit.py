@@ -4,6 +4,7 @@ The documents are divided into folds. The model of a fold is trained on the othe
 it said is kept in a file, which a later attempt at the same run reads instead of training again.
 """
 
+import functools
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,12 @@ from torch import Tensor
 
 from abalone.device import reading_precision
 from abalone.evaluation.blocks import Scores, stacked
+from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.link import Link
 from abalone.evaluation.votes import vote_logits_in_blocks
+from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Feed, FeedRows, embed
 from abalone.model.heads import LinearHead
 from abalone.progress import overall
@@ -29,6 +32,7 @@ from abalone.timetable import spoken
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold
 from abalone.training.folds import Fold
+from abalone.training.pretrain import FITTING
 from abalone.training.run import ANSWERS, FOLD, TrainingRun
 from abalone.training.stages import Start, train_copy
 from abalone.training.words import Words, cross_fit_words
@@ -43,45 +47,53 @@ class Answers:
     A linear layer and embeddings rather than logits: where documents and labels are many, all logits would not fit.
 
     Args:
-        head: the layer.
+        head: the layer; none where the objective has none.
         embeddings: [n, h], of the held-out documents.
+        probes: [S, n, L], logits of probes under each setting, where there is no layer: all folds choose together.
         shares: [n, L], of the labels among the nearest training documents of the fold.
         lexical: the lexical expert of the fold; how its decisions become logits is fitted to all folds together.
     """
 
-    head: LinearHead
+    head: LinearHead | None
     embeddings: np.ndarray
+    probes: np.ndarray | None = None
     shares: csr_array | None = None
     lexical: LexicalModel | None = None
 
     def save(self, path: Path) -> None:
         """Write them to a file, whole or not at all."""
         tensors = {"embeddings": torch.from_numpy(self.embeddings)}
-        tensors |= {f"head.{name}": value for name, value in self.head.state().items()}
+        if self.head is not None:
+            tensors |= {f"head.{name}": value for name, value in self.head.state().items()}
+        if self.probes is not None:
+            tensors["probes"] = torch.from_numpy(self.probes)
         if self.shares is not None:
             for name in ("data", "indices", "indptr"):
                 tensors[f"shares.{name}"] = torch.from_numpy(getattr(self.shares, name))
+            tensors["shares.columns"] = torch.tensor(self.shares.shape[1])
         if self.lexical is not None:
             for name, content in self.lexical.contents().items():
                 tensors[f"lexical.{name}"] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        save_tensors(path, tensors, {"labels": self.head.num_labels})
+        save_tensors(path, tensors, {})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Answers":
         """What `save` wrote."""
         embeddings = tensors["embeddings"].numpy()
-        head = LinearHead(tensors["head.weight"], tensors["head.bias"])
-        shares = lexical = None
+        head = shares = lexical = None
+        if "head.weight" in tensors:
+            head = LinearHead(tensors["head.weight"], tensors["head.bias"])
         if "shares.data" in tensors:
             parts = tuple(tensors[f"shares.{name}"].numpy() for name in ("data", "indices", "indptr"))
-            shares = csr_array(parts, shape=(len(embeddings), head.num_labels))
+            shares = csr_array(parts, shape=(len(embeddings), int(tensors["shares.columns"])))
         if contents := {
             name.removeprefix("lexical."): tensor.numpy().tobytes()
             for name, tensor in tensors.items()
             if name.startswith("lexical.")
         }:
             lexical = LexicalModel.from_contents(contents)
-        return cls(head, embeddings, shares, lexical)
+        probes = tensors["probes"].numpy() if "probes" in tensors else None
+        return cls(head, embeddings, probes, shares, lexical)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +104,15 @@ class CrossFit:
         logits: of the classifiers, [n, L].
         experts: of the experts, by name, [n, L] each.
         link: how the decisions of the lexical experts became logits.
+        setting: of the probes, where the objective has no layer of its own.
+        embeddings: [N, h], of all documents in their own order, where the encoder is the same for every fold.
     """
 
     logits: Scores
     experts: dict[str, Scores]
     link: Link | None
+    setting: int | None
+    embeddings: np.ndarray | None
 
 
 def kept_answers(path: Path, ranks: Ranks) -> Answers | None:
@@ -113,7 +129,14 @@ def kept_answers(path: Path, ranks: Ranks) -> Answers | None:
     return Answers.from_tensors(tensors) if there else None
 
 
-def cross_fit(run: TrainingRun, start: Start, documents: Feed, words: Words | None, folds: Sequence[Fold]) -> CrossFit:
+def cross_fit(
+    run: TrainingRun,
+    start: Start,
+    documents: Feed,
+    words: Words | None,
+    folds: Sequence[Fold],
+    learnable: csr_array,
+) -> CrossFit:
     """Train a model for each fold, and ask it about the documents held out.
 
     Args:
@@ -122,26 +145,29 @@ def cross_fit(run: TrainingRun, start: Start, documents: Feed, words: Words | No
         documents: all of them, as tokens.
         words: the same as texts, where the lexical expert is wanted.
         folds: which documents are held out from each.
+        learnable: [n, L], the labels of these documents that their judges can know, in the order of folds.
     """
+    frozen = None
+    if run.config.epochs == 0:  # then it is the same encoder in every fold
+        frozen = _read(run, start.whole(start.encoder), documents, np.arange(len(documents)))
     answers = []
     for fold in folds:
         name = f"Fold {fold.number} of {len(folds)}"
         file = run.folder / (FOLD.format(fold.number) + ANSWERS)
         kept = kept_answers(file, run.ranks) if run.resume else None
         if kept is None:
-            own = replace(
-                run, train=FeedRows(run.train, fold.train), folder=run.folder / FOLD.format(fold.number), fold=name
-            )
-            kept = _ask(own, start, documents, words, fold)
+            place = run.folder / FOLD.format(fold.number)
+            own = replace(run, train=FeedRows(run.train, fold.train), folder=place, fold=name)
+            kept = _ask(own, start, documents, words, fold, frozen)
             if run.ranks.main:
                 kept.save(file)
-                shutil.rmtree(own.folder, ignore_errors=True)  # its checkpoints have served
+                shutil.rmtree(place, ignore_errors=True)  # its checkpoints have served
                 left = overall().left()
                 log.info("%s is done%s", name, "" if left is None else f"; about {spoken(left)} left")
         else:
             skip_fold(run, fold, start.depth)
         answers.append(kept)
-    logits = stacked([each.head.logits_in_blocks(each.embeddings) for each in answers])
+    logits, setting = _classifiers(answers, learnable)
     experts: dict[str, Scores] = {}
     link = None
     if words is not None:
@@ -150,22 +176,45 @@ def cross_fit(run: TrainingRun, start: Start, documents: Feed, words: Words | No
     if run.config.neighbours:
         k = NearestNeighbours().k
         experts["neighbours"] = stacked([vote_logits_in_blocks(e.shares, k) for e in answers if e.shares is not None])
-    return CrossFit(logits, experts, link)
+    return CrossFit(logits, experts, link, setting, frozen)
 
 
-def _ask(run: TrainingRun, start: Start, documents: Feed, words: Words | None, fold: Fold) -> Answers:
+def _classifiers(answers: Sequence[Answers], learnable: csr_array) -> tuple[Scores, int | None]:
+    """The logits [n, L] of all folds' classifiers, and the setting of probes that suits all of them best."""
+    if probes := [each.probes for each in answers if each.probes is not None]:
+        every = np.concatenate(probes, axis=1)  # [S, n, L]
+        setting = choose_setting(every, learnable)
+        return every[setting].astype(np.float32), setting
+    return stacked([each.head.logits_in_blocks(each.embeddings) for each in answers if each.head is not None]), None
+
+
+def _ask(
+    run: TrainingRun, start: Start, documents: Feed, words: Words | None, fold: Fold, frozen: np.ndarray | None
+) -> Answers:
     """Train the model of one fold, and ask it about the documents held out."""
     trained = train_copy(run, start)
-    device, half = run.accelerator.device, reading_precision(run.config.precision)
-
-    def read(rows: np.ndarray) -> np.ndarray:
-        part = FeedRows(documents, rows)
-        return embed(trained.encoder, part, device, f"{run.fold}, encoding", half=half, ranks=run.ranks)
-
-    embeddings, shares = read(fold.held_out), None
-    if run.config.neighbours:
-        neighbours = NearestNeighbours(half=True, device=str(device))
-        shares = neighbours.fit(read(fold.train), documents.labels[fold.train]).shares(embeddings)
-    assert trained.head is not None
+    read = functools.partial(_read, run, trained.encoder, documents) if frozen is None else frozen.__getitem__
+    embeddings, probes, shares = read(fold.held_out), None, None
+    if run.config.neighbours or trained.head is None:
+        taught, labels = read(fold.train), documents.labels[fold.train]
+        if run.config.neighbours:
+            neighbours = NearestNeighbours(half=True, device=str(run.accelerator.device))
+            shares = neighbours.fit(taught, labels).shares(embeddings)
+        if trained.head is None:
+            overall().begin(f"{run.fold}, fitting probes")
+            probes = probe_of(run).heldout_logits(taught, labels, embeddings)
+            overall().done(FITTING, 1)
     lexical = None if words is None else words.expert(fold.train)
-    return Answers(trained.head.merged(), embeddings, shares, lexical)
+    head = None if trained.head is None else trained.head.merged()
+    return Answers(head, embeddings, probes, shares, lexical)
+
+
+def probe_of(run: TrainingRun) -> CrossFitProbe:
+    """Return the probe that is fitted where an objective leaves no layer for logits."""
+    return CrossFitProbe(seed=run.config.seed, device=run.accelerator.device)
+
+
+def _read(run: TrainingRun, encoder: TextEncoder, documents: Feed, rows: np.ndarray) -> np.ndarray:
+    device, half = run.accelerator.device, reading_precision(run.config.precision)
+    what = f"{run.fold}, encoding" if run.fold else "Encoding"
+    return embed(encoder, FeedRows(documents, rows), device, what, half=half, ranks=run.ranks)

@@ -111,7 +111,7 @@ def _judged(
         given = decision.given(probabilities)
         scores = evaluate(held.labels, given, probabilities=probabilities, frequencies=frequencies)
         return scores, {"label_f1": label_f1(decision, probabilities, held.labels)}, None
-    answers = OutOfFold.of(held.documents, held.folds, held.labels, probabilities, config)
+    answers = OutOfFold.of(held.documents, held.folds, held.labels, probabilities, config, learnable=held.learnable)
     names = tuple(map(str, range(held.labels.shape[1])))
     by_label = [round(label.f1, 4) if label.support else None for label in answers.by_label(names, frequencies)]
     return answers.scores(frequencies), {"label_f1": by_label}, answers

@@ -40,6 +40,7 @@ LONG = 30 * 60.0  # seconds on a CPU that a person should know of beforehand
 A_TOKEN, A_CHARACTER, A_LABELLED_CHARACTER, A_PROBED_FEATURE, A_DECIDED_PAIR = 4e-5, 2.5e-7, 5e-9, 7.6e-8, 2e-5
 GPU_TOKEN = 2e-8  # a token through such a layer of an H200
 TRAINING = 3.0  # times the cost of reading: forward once, backward twice
+OF_PROBE = 1 / 8  # of the time of a probe with every setting of the paper, for one that is cross-fitted
 SAMPLED = 1 / 10  # of the work, at most, that is measured beforehand
 BATCHES = 3  # measured of each kind
 
@@ -206,11 +207,15 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
     for stage, epochs in stages_of(config).items():
         timetable.plan(stage, shares * epochs * train, TRAINING * trained * costs.token)
         read(validation_of(stage), epochs * validation, trained)
-    if config.epochs == 0:
-        probe(1)
-    elif STAGE in stages_of(config):
-        probe(min(len(CANDIDATES), config.epochs or 0))
-    read(READ, held_out + (shares * train if config.neighbours else 0), depth)
+    probed = config.epochs == 0 or (STAGE in stages_of(config) and config.classifier == "probe")
+    if probed and folds:
+        timetable.plan(FITTING, folds + 1, costs.probe(corpus) * OF_PROBE)
+    elif probed:
+        probe(1 if config.epochs == 0 else min(len(CANDIDATES), config.epochs or 0))
+    if folds and config.epochs == 0:
+        read(READ, train, depth)  # once for all folds
+    else:
+        read(READ, held_out + (shares * train if config.neighbours or (probed and folds) else 0), depth)
     if config.lexical:
         timetable.plan(FITTED, shares * len(corpus.train), costs.words(corpus))
     timetable.plan(DECISION, 1, costs.decision(corpus, held_out / max(train / len(corpus.train), 1)))

@@ -27,14 +27,16 @@ from abalone.losses import loss_spec
 from abalone.model.card import LEFT_OUT
 from abalone.model.encoder import TextEncoder, load_encoder, split_layers, window
 from abalone.model.feed import Feed, TokenFeed, embed, unlabelled
+from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.recipes import words_alone
-from abalone.training.crossfit import cross_fit
+from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.estimate import DECISION, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
 from abalone.training.open_settings import rate_for_width, settled
+from abalone.training.pretrain import FITTING
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
 from abalone.training.stages import Start, Trained, train_copy, train_stages
@@ -169,7 +171,7 @@ def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Mad
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if run.config.neighbours:
-        neighbours = _neighbours(run, trained)
+        neighbours = _neighbours(run, _read(run, trained, run.train, "Encoding the neighbours"))
         experts["neighbours"] = neighbours.logits_in_blocks(embeddings)
     labels = corpus.validation.labels
     logits = head.logits_in_blocks(embeddings)
@@ -191,8 +193,9 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
     folds = divide(corpus.train, config.folds or 1)
     words = Words(corpus.train, config.seed) if config.lexical else None
     own = replace(run, train=start.input_of(run, run.train))
-    said = cross_fit(own, start, run.train, words, folds)
-    decided = _decide(HeldOut(said.logits, said.experts, **held_out_labels(corpus.train, folds)), run, corpus)
+    judged = held_out_labels(corpus.train, folds)
+    said = cross_fit(own, start, run.train, words, folds, judged["learnable"])
+    decided = _decide(HeldOut(said.logits, said.experts, **judged), run, corpus)
     used = decided.decision.mixture.used
     lexical = None
     if words is not None and (decided.words_alone or "lexical" in used):
@@ -200,10 +203,17 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
         lexical.link = said.link or lexical.link
     if decided.words_alone:
         return _Made(None, decided, lexical, None)
-    trained = train_copy(own, start)
-    assert trained.head is not None
-    trained = replace(trained, head=trained.head.merged())
-    return _Made(trained, decided, lexical, _neighbours(run, trained) if "neighbours" in used else None)
+    trained, embeddings = train_copy(own, start), said.embeddings
+    if embeddings is None and (trained.head is None or "neighbours" in used):
+        embeddings = _read(run, trained, run.train, "Encoding all documents")
+    if trained.head is not None:
+        head = trained.head.merged()
+    else:
+        assert embeddings is not None
+        head = LinearHead(*probe_of(run).fit_chosen(embeddings, corpus.train.labels, said.setting or 0))
+        overall().done(FITTING, 1)
+    neighbours = None if "neighbours" not in used or embeddings is None else _neighbours(run, embeddings)
+    return _Made(replace(trained, head=head), decided, lexical, neighbours)
 
 
 def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str) -> np.ndarray:
@@ -213,9 +223,8 @@ def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str)
     return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
 
 
-def _neighbours(run: TrainingRun, trained: Trained) -> NearestNeighbours:
-    """Remember the training documents as the trained encoder sees them."""
-    embeddings = _read(run, trained, run.train, "Encoding the neighbours")
+def _neighbours(run: TrainingRun, embeddings: np.ndarray) -> NearestNeighbours:
+    """Remember the training documents, by their embeddings [n, h]."""
     return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings, run.train.labels)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
-from abalone.data.texts import take
 from abalone.evaluation import blocks
 from abalone.evaluation.blocks import Scores, stacked
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.link import Link
+from abalone.evaluation.term_counts import TermCounts
 from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
@@ -23,7 +23,7 @@ FITTED = "words"  # a kind of work in the estimate: documents that experts are f
 
 
 class Words:
-    """Documents to fit lexical experts to, and to ask them about.
+    """Documents whose words are counted once, to fit lexical experts to parts of them and ask these about others.
 
     Args:
         documents: texts and labels.
@@ -32,11 +32,12 @@ class Words:
 
     def __init__(self, documents: Split, seed: int) -> None:
         self.documents, self._seed = documents, seed
+        self._counts = TermCounts.of(documents.texts)
 
     def expert(self, rows: np.ndarray) -> LexicalModel:
         """Fit an expert to some of the documents; how its decisions become logits is left to `link`."""
         overall().begin("Fitting tf-idf")
-        expert = LexicalModel(seed=self._seed).fit(take(self.documents.texts, rows), self.documents.labels[rows])
+        expert = LexicalModel(seed=self._seed).fit_counts(self._counts, rows, self.documents.labels[rows])
         overall().done(FITTED, len(rows))
         return expert
 
@@ -51,16 +52,16 @@ class Words:
         step = math.ceil(pairs / blocks.AT_ONCE)
         said = []
         for expert, fold in zip(experts, folds, strict=True):
-            rows, varied = fold.held_out[::step], ~expert._fitted().constant
-            decisions = expert._fitted().decisions(take(self.documents.texts, rows))[:, varied]
+            rows, varied = fold.held_out[::step], ~expert.constant
+            decisions = expert.decisions_of(self._counts, rows)[:, varied]
             positive = labels[rows].toarray()[:, varied] == 1
-            log_odds = np.broadcast_to(expert._fitted().log_odds[varied], decisions.shape)
+            log_odds = np.broadcast_to(expert.log_odds[varied], decisions.shape)
             said.append([each.ravel() for each in (decisions, positive, log_odds)])
         return Link.fitted(*(np.concatenate(part)[:, None] for part in zip(*said, strict=True)))
 
     def logits(self, expert: LexicalModel, rows: np.ndarray) -> Scores:
         """What an expert says of some of the documents, [n, L]."""
-        return expert.logits_in_blocks(take(self.documents.texts, rows))
+        return expert.logits_of(self._counts, rows)
 
 
 def cross_fit_words(words: Words, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> tuple[Scores, Link]:
