@@ -338,7 +338,7 @@ def test_what_could_only_fail_later_fails_at_once(encoder, data):
         with pytest.raises(ValueError, match=message):
             make(encoder, **settings).fit(texts, labels)
     with pytest.raises(ValueError, match="no validation document carries a label"):
-        make(encoder).fit(texts, labels, validation=(texts[:5], csr_array(np.zeros((5, LABELS), np.int32))))
+        make(encoder, folds=0).fit(texts, labels, validation=(texts[:5], csr_array(np.zeros((5, LABELS), np.int32))))
 
 
 def test_an_answer_of_the_same_kind_after_reading_back(encoder, data, tmp_path):
@@ -411,7 +411,7 @@ def test_two_fits_in_one_folder_do_not_meet(encoder, data, monkeypatch):
 def test_what_an_interrupted_fit_leaves_is_forgotten_in_the_end(encoder, data, tmp_path, monkeypatch):
     texts, labels = data
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_with_decision", lambda *_: 1 / 0)
+        patch.setattr(pipeline, "decide", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make(encoder).fit(texts, labels)
     (left,) = (tmp_path / "cache" / "runs").iterdir()

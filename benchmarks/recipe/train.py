@@ -90,9 +90,7 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     if neighbours is None:  # not mixed in here
         neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
     said = {
-        "held out head": np.concatenate(
-            [each.head.logits(each.embeddings) for each in answers if each.head is not None]
-        ),
+        "held out head": np.concatenate([each.logits[0] for each in answers]),
         "held out neighbours": np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
         ),

@@ -248,4 +248,4 @@ def _check(config: Config) -> None:
 
 def _plain(value: object) -> str:
     """A value as YAML has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

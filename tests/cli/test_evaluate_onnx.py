@@ -35,7 +35,7 @@ def made(tmp_path_factory):
         warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf")
         patch.setenv("ABALONE_CACHE", str(place / "cache"))
         encoder = tiny.save_encoder(place / "encoder")
-        settings = {"max_length": 20, "epochs": 0, "lexical": True, "neighbours": True, "device": "cpu"}
+        settings = {"max_length": 20, "epochs": 0, "folds": 0, "lexical": True, "neighbours": True, "device": "cpu"}
         corpus = load_corpus(place / "papers.jsonl", seed=7)
         model = AbaloneClassifier(encoder=encoder, pooling="mean", **settings).fit_corpus(corpus)
     model.save_pretrained(place / "model")

@@ -22,7 +22,7 @@ def test_the_time_of_a_run_is_that_before_a_break_too(tmp_path, monkeypatch):
     config = Config(encoder=encoder, objective="bce", epochs=2, max_length=20, learning_rate=1e-3, device="cpu")
     task = Task(Run("L_BCE", config), "key", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_with_decision", lambda *_: 1 / 0)
+        patch.setattr(pipeline, "decide", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             carry_out(task, made_corpus(), "corpus", 1)
     trained = run.seconds_trained(task.folder)

@@ -26,7 +26,14 @@ def predictor(tmp_path_factory):
         warnings.filterwarnings("ignore", "on validation the model .* does not beat tf-idf")
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))
         classifier = AbaloneClassifier(
-            encoder=encoder, pooling="mean", max_length=20, epochs=0, lexical=True, neighbours=True, device="cpu"
+            encoder=encoder,
+            pooling="mean",
+            max_length=20,
+            epochs=0,
+            folds=0,
+            lexical=True,
+            neighbours=True,
+            device="cpu",
         )
         classifier.fit(TEXTS, LABELS, label_names=NAMES)
     shutil.rmtree(encoder)  # the model folder needs nothing but itself

@@ -33,7 +33,7 @@ def quiet(monkeypatch, tmp_path):
 
 def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
-    settings = {"pooling": "cls", "max_length": 20, "lexical": False, "device": "cpu"} | settings
+    settings = {"pooling": "cls", "max_length": 20, "lexical": False, "folds": 0, "device": "cpu"} | settings
     classifier = AbaloneClassifier("fast", encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
     classifier.predictor_.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
     return classifier

@@ -32,7 +32,8 @@ app(sys.argv[1:], prog_name="abalone")
 
 def fit(folder: Path, kind: str = "bert", **settings: object) -> AbaloneClassifier:
     """A classifier on an untrained encoder."""
-    small = {"pooling": "mean", "max_length": 20, "epochs": 0, "lexical": False, "neighbours": False, "device": "cpu"}
+    small = {"pooling": "mean", "max_length": 20, "epochs": 0, "folds": 0, "lexical": False, "neighbours": False}
+    small |= {"device": "cpu"}
     settings = {**small, **settings}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(folder / "cache"))

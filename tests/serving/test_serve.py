@@ -42,7 +42,7 @@ def fitted(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABALONE_CACHE", str(place / "cache"))
         model = AbaloneClassifier(
-            encoder=encoder, objective="bce", epochs=1, lexical=False, max_length=32, device="cpu"
+            encoder=encoder, objective="bce", epochs=1, folds=0, lexical=False, max_length=32, device="cpu"
         )
         model.fit(texts, labels)
     model.save_pretrained(place / "model")
@@ -148,7 +148,8 @@ def test_evidence_is_what_the_model_was_trained_on(tmp_path, monkeypatch):
     tiny.write_jsonl(tmp_path / "data.jsonl", texts, label_lists(matrix, NAMES), [None] * 60)
     corpus = load_corpus(tmp_path / "data.jsonl", seed=7)
     encoder = tiny.save_encoder(tmp_path / "encoder")
-    model = AbaloneClassifier(encoder=encoder, epochs=0, lexical=False, max_length=32, device="cpu").fit_corpus(corpus)
+    settings = {"epochs": 0, "folds": 0, "lexical": False, "max_length": 32, "device": "cpu"}
+    model = AbaloneClassifier(encoder=encoder, **settings).fit_corpus(corpus)
     model.save_pretrained(tmp_path / "model")
     export(model.predictor_, tmp_path / "model.onnx")
     for name in ("model", "model.onnx"):

@@ -25,7 +25,6 @@ from abalone.evaluation.link import Link
 from abalone.evaluation.votes import vote_logits_in_blocks
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import Feed, FeedRows, embed
-from abalone.model.heads import LinearHead
 from abalone.progress import overall
 from abalone.ranks import Ranks
 from abalone.timetable import spoken
@@ -44,33 +43,26 @@ log = logging.getLogger(__name__)
 class Answers:
     """What the model of a fold says of the documents held out from it.
 
-    A linear layer and embeddings rather than logits: where documents and labels are many, all logits would not fit.
+    Logits rather than a layer and embeddings: a product may round otherwise in another process, and a run that goes on
+    has to come to the same bits.
 
     Args:
-        head: the layer; none where the objective has none.
-        embeddings: [n, h], of the held-out documents.
-        probes: [S, n, L], logits of probes under each setting, where there is no layer: all folds choose together.
+        logits: [S, n, L]; of the layer for logits, with S = 1, or of probes under each of S settings, of which all
+            folds together choose one.
         shares: [n, L], of the labels among the nearest training documents of the fold.
         lexical: the lexical expert of the fold; how its decisions become logits is fitted to all folds together.
     """
 
-    head: LinearHead | None
-    embeddings: np.ndarray
-    probes: np.ndarray | None = None
+    logits: np.ndarray
     shares: csr_array | None = None
     lexical: LexicalModel | None = None
 
     def save(self, path: Path) -> None:
         """Write them to a file, whole or not at all."""
-        tensors = {"embeddings": torch.from_numpy(self.embeddings)}
-        if self.head is not None:
-            tensors |= {f"head.{name}": value for name, value in self.head.state().items()}
-        if self.probes is not None:
-            tensors["probes"] = torch.from_numpy(self.probes)
+        tensors = {"logits": torch.from_numpy(self.logits)}
         if self.shares is not None:
             for name in ("data", "indices", "indptr"):
                 tensors[f"shares.{name}"] = torch.from_numpy(getattr(self.shares, name))
-            tensors["shares.columns"] = torch.tensor(self.shares.shape[1])
         if self.lexical is not None:
             for name, content in self.lexical.contents().items():
                 tensors[f"lexical.{name}"] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
@@ -79,21 +71,17 @@ class Answers:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Answers":
         """What `save` wrote."""
-        embeddings = tensors["embeddings"].numpy()
-        head = shares = lexical = None
-        if "head.weight" in tensors:
-            head = LinearHead(tensors["head.weight"], tensors["head.bias"])
+        logits, shares, lexical = tensors["logits"].numpy(), None, None
         if "shares.data" in tensors:
             parts = tuple(tensors[f"shares.{name}"].numpy() for name in ("data", "indices", "indptr"))
-            shares = csr_array(parts, shape=(len(embeddings), int(tensors["shares.columns"])))
+            shares = csr_array(parts, shape=logits.shape[1:])
         if contents := {
             name.removeprefix("lexical."): tensor.numpy().tobytes()
             for name, tensor in tensors.items()
             if name.startswith("lexical.")
         }:
             lexical = LexicalModel.from_contents(contents)
-        probes = tensors["probes"].numpy() if "probes" in tensors else None
-        return cls(head, embeddings, probes, shares, lexical)
+        return cls(logits, shares, lexical)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +92,14 @@ class CrossFit:
         logits: of the classifiers, [n, L].
         experts: of the experts, by name, [n, L] each.
         link: how the decisions of the lexical experts became logits.
-        setting: of the probes, where the objective has no layer of its own.
+        setting: of the probes, where the objective has no layer of its own; else 0.
         embeddings: [N, h], of all documents in their own order, where the encoder is the same for every fold.
     """
 
-    logits: Scores
+    logits: np.ndarray
     experts: dict[str, Scores]
     link: Link | None
-    setting: int | None
+    setting: int
     embeddings: np.ndarray | None
 
 
@@ -167,7 +155,8 @@ def cross_fit(
         else:
             skip_fold(run, fold, start.depth)
         answers.append(kept)
-    logits, setting = _classifiers(answers, learnable)
+    logits = np.concatenate([each.logits for each in answers], axis=1)  # [S, n, L]
+    setting = choose_setting(logits, learnable) if len(logits) > 1 else 0
     experts: dict[str, Scores] = {}
     link = None
     if words is not None:
@@ -176,16 +165,7 @@ def cross_fit(
     if run.config.neighbours:
         k = NearestNeighbours().k
         experts["neighbours"] = stacked([vote_logits_in_blocks(e.shares, k) for e in answers if e.shares is not None])
-    return CrossFit(logits, experts, link, setting, frozen)
-
-
-def _classifiers(answers: Sequence[Answers], learnable: csr_array) -> tuple[Scores, int | None]:
-    """The logits [n, L] of all folds' classifiers, and the setting of probes that suits all of them best."""
-    if probes := [each.probes for each in answers if each.probes is not None]:
-        every = np.concatenate(probes, axis=1)  # [S, n, L]
-        setting = choose_setting(every, learnable)
-        return every[setting].astype(np.float32), setting
-    return stacked([each.head.logits_in_blocks(each.embeddings) for each in answers if each.head is not None]), None
+    return CrossFit(logits[setting].astype(np.float32), experts, link, setting, frozen)
 
 
 def _ask(
@@ -194,7 +174,7 @@ def _ask(
     """Train the model of one fold, and ask it about the documents held out."""
     trained = train_copy(run, start)
     read = functools.partial(_read, run, trained.encoder, documents) if frozen is None else frozen.__getitem__
-    embeddings, probes, shares = read(fold.held_out), None, None
+    embeddings, shares = read(fold.held_out), None
     if run.config.neighbours or trained.head is None:
         taught, labels = read(fold.train), documents.labels[fold.train]
         if run.config.neighbours:
@@ -202,11 +182,12 @@ def _ask(
             shares = neighbours.fit(taught, labels).shares(embeddings)
         if trained.head is None:
             overall().begin(f"{run.fold}, fitting probes")
-            probes = probe_of(run).heldout_logits(taught, labels, embeddings)
+            logits = probe_of(run).heldout_logits(taught, labels, embeddings)
             overall().done(FITTING, 1)
     lexical = None if words is None else words.expert(fold.train)
-    head = None if trained.head is None else trained.head.merged()
-    return Answers(head, embeddings, probes, shares, lexical)
+    if trained.head is not None:
+        logits = trained.head.merged().logits(embeddings)[None]
+    return Answers(logits, shares, lexical)
 
 
 def probe_of(run: TrainingRun) -> CrossFitProbe:

@@ -123,7 +123,7 @@ class _Made:
     """The parts of a finished model.
 
     Args:
-        trained: encoder and linear layer; `None` where words alone decide.
+        trained: encoder and linear layer; `None` where words alone decide and none was trained on all documents.
         decided: the decision, and what it is worth.
         lexical, neighbours: the experts that are mixed in.
     """
@@ -135,9 +135,10 @@ class _Made:
 
     def predictor(self, config: Config, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Predictor:
         """Put the model together."""
-        if self.trained is None or self.trained.head is None:
+        if self.trained is None or self.trained.head is None or self.decided.words_alone:
             assert self.lexical is not None
-            return words_model(words_alone(config), corpus, self.lexical, self.decided, **{LEFT_OUT: config.encoder})
+            story = {LEFT_OUT: config.encoder, "history": {} if self.trained is None else self.trained.history}
+            return words_model(words_alone(config), corpus, self.lexical, self.decided, **story)
         return Predictor(
             config,
             corpus.label_names,
@@ -177,7 +178,7 @@ def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Mad
     logits = head.logits_in_blocks(embeddings)
     decided = _decide(HeldOut(logits, experts, labels, labels), run, corpus)
     if decided.words_alone:
-        return _Made(None, decided, lexical, None)
+        return _Made(trained, decided, lexical, None)
     used = decided.decision.mixture.used
     return _Made(
         trained,
@@ -210,7 +211,7 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
         head = trained.head.merged()
     else:
         assert embeddings is not None
-        head = LinearHead(*probe_of(run).fit_chosen(embeddings, corpus.train.labels, said.setting or 0))
+        head = LinearHead(*probe_of(run).fit_chosen(embeddings, corpus.train.labels, said.setting))
         overall().done(FITTING, 1)
     neighbours = None if "neighbours" not in used or embeddings is None else _neighbours(run, embeddings)
     return _Made(replace(trained, head=head), decided, lexical, neighbours)

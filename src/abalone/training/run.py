@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
@@ -133,7 +134,7 @@ def enter_folder(
     if resume and file.is_file():
         stored = _stored_identity(file)
         _refuse_another_run(folder, stored, identity)
-        return own, {**chosen, **stored.get("chosen", {})}
+        return own, {**chosen, **stored["chosen"]}
     for stage in _stage_folders(folder):
         if holds_something_else(stage):
             raise FileExistsError(
@@ -186,7 +187,8 @@ def is_foreign(folder: Path) -> bool:
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
-    return IDENTITY not in entries and not {*entries} <= {*STAGES, LOCK}
+    ours = {*STAGES, LOCK, *(name for name in entries if fnmatch(name, FOLD.format("*")))}
+    return IDENTITY not in entries and not {*entries} <= ours
 
 
 def how_to_go_on(folder: Path) -> str:
@@ -198,7 +200,8 @@ def how_to_go_on(folder: Path) -> str:
 def _stored_identity(file: Path) -> dict[str, Any]:
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(stored["fingerprint"], str) and isinstance(stored["settings"], dict):
+        kinds = {"fingerprint": str, "settings": dict, "chosen": dict}
+        if all(isinstance(stored[name], kind) for name, kind in kinds.items()):
             return dict(stored)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
