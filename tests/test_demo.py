@@ -28,7 +28,7 @@ def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     for scores in rows.values():
         assert f"{100 * scores['macro_f1']:.1f}" in printed
     assert "Training loss by epoch: " in printed
-    assert re.search(r"Weights of the experts, chosen on validation: lexical \d\.\d\d", printed)
+    assert re.search(r"Weights of the experts, chosen out of fold: lexical \d\.\d\d", printed)
     assert printed.count("    labels:") == printed.count("    predicted:") == 3
     assert "abalone train arxiv-sample --output model --recipe rare" in printed  # how to run the whole
     assert " ".join(verdict(rows, 249).split()[:8]) in " ".join(printed.split())

@@ -25,6 +25,7 @@ SETTINGS = {
     "queue_size": 32,
     "projection_dim": 16,
     "epochs": EPOCHS,
+    "folds": 0,
     "batch_size": BATCH,
     "learning_rate": 2e-3,
     "head_learning_rate": 2e-3,

@@ -28,6 +28,7 @@ SETTINGS = {
     "queue_size": 16,
     "projection_dim": 8,
     "epochs": 2,
+    "folds": 0,
     "finetune_epochs": 2,
     "batch_size": 8,
     "learning_rate": 2e-3,

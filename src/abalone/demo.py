@@ -18,9 +18,6 @@ from abalone.data.load import load_corpus
 from abalone.data.memory import label_lists
 from abalone.data.split import iterative_split
 from abalone.device import choose_device
-from abalone.evaluation.decision import fit_decision
-from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.metrics import evaluate
 from abalone.recipes import DEFAULT, recipe
 from abalone.training.estimate import Estimate
 
@@ -103,7 +100,7 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
     settings, corpus = size.settings, demo_corpus(size)
     stats = corpus.stats()
     console.print(
-        f"[bold]arXiv abstracts[/bold]: {stats.train:,} to train on, {stats.validation:,} to tune on, "
+        f"[bold]arXiv abstracts[/bold]: {stats.train + stats.validation:,} to train and tune on, "
         f"{stats.test:,} to test on;\n{stats.labels} labels, {stats.labels_per_document:.1f} per paper, the most "
         f"frequent on {stats.frequency_max:,} papers, the rarest on {stats.frequency_min}.\n"
         f"Encoder: all-MiniLM-L6-v2, {_trained(settings)} on the first {settings.max_length} tokens.\n"
@@ -128,7 +125,7 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
         models[name] = AbaloneClassifier(**config.to_dict()).fit_corpus(corpus)
         return models[name].evaluate_split(corpus.test)[0]
 
-    step("tf-idf + SVM", lambda: _tfidf(corpus))
+    step("tf-idf + SVM", lambda: fit("words", recipe("words")))
     step("BCE", lambda: fit("bce", settings.replace(objective="bce", lexical=False, neighbours=False)))
     step("ABALONE", lambda: fit("abalone", settings))
     model = models["abalone"]
@@ -136,9 +133,9 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
     mixture = model.predictor_.decision.mixture.weights or {"lexical": 1.0}  # words alone decide where nothing is mixed
     weights = [f"{name} {weight:.2f}" for name, weight in mixture.items()]
     console.print(f"\nTraining loss by epoch: {', '.join(f'{loss:.3f}' for loss in losses)}")
-    console.print(f"Weights of the experts, chosen on validation: {', '.join(weights)}\n")
-    scores_table(rows, title="Test, thresholds tuned on validation for each (F1 in %)")
-    console.print(f"{verdict(rows, stats.train)}\n")
+    console.print(f"Weights of the experts, chosen out of fold: {', '.join(weights)}\n")
+    scores_table(rows, title="Test, thresholds tuned out of fold for each (F1 in %)")
+    console.print(f"{verdict(rows, stats.train + stats.validation)}\n")
     _read_some(console, model, corpus)
     if folder is not None:
         model.save_pretrained(folder)
@@ -188,15 +185,6 @@ def _part(split: Split, share: float) -> Split:
         return split
     rows, _ = iterative_split(split.labels, [share, 1 - share], seed=0)
     return Split([split.texts[row] for row in rows], split.labels[rows])
-
-
-def _tfidf(corpus: Corpus) -> dict[str, float]:
-    train, validation, test = corpus.train, corpus.validation, corpus.test
-    model = LexicalModel().fit(train.texts, train.labels).calibrate(validation.texts, validation.labels)
-    frequencies = np.array(corpus.stats().frequencies)
-    decision = fit_decision(model.scores(validation.texts), {}, validation.labels, frequencies, SETTINGS)
-    probabilities = decision.probabilities(model.scores(test.texts), {})
-    return evaluate(test.labels, decision.labels(probabilities), probabilities=probabilities, frequencies=frequencies)
 
 
 def _read_some(console: Console, model: AbaloneClassifier, corpus: Corpus) -> None:

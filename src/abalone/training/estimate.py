@@ -281,7 +281,8 @@ def _measure(
         objective.train()
         stage = STAGE if objective.head is None else "training"
         for number in range(count + 1):
-            own = np.arange(number * size, min((number + 1) * size, len(rows)))
+            part = number % len(batches)  # a few documents may be a batch or two, for many epochs
+            own = np.arange(part * size, min((part + 1) * size, len(rows)))
             before = clock()
             step(make_batch(sample, own), 1.0)
             if number:  # the first time is not typical
