@@ -61,10 +61,13 @@ WAYS = [
     {"objective": "bce", "freeze_layers": 1},
     {"objective": "msc", "classifier": "finetune", "finetune_epochs": 2},
     {"epochs": 0, "lexical": True},
+    {"objective": "msc+10*bce", "lexical": True, "neighbours": True, "folds": 2},
+    {"objective": "msc", "folds": 1},
+    {"epochs": 0, "lexical": True, "folds": 2},
 ]
 
 
-@pytest.mark.filterwarnings("ignore:on validation the model")
+@pytest.mark.filterwarnings("ignore:on validation the model", "ignore:out of fold the model")
 @pytest.mark.parametrize("changes", WAYS, ids=lambda changes: ",".join(map(str, changes.values())))
 def test_all_work_is_planned_and_all_that_is_planned_is_done(changes, encoder, corpus, tmp_path, monkeypatch):
     left = []
@@ -74,12 +77,10 @@ def test_all_work_is_planned_and_all_that_is_planned_is_done(changes, encoder, c
     )
     fit(settings_of(encoder, **changes), corpus, tmp_path)
     (table,) = left
-    undone = {name: (kind.planned, kind.done) for name, kind in table._kinds.items() if kind.planned > kind.done + 1e-6}
-    unplanned = {
-        name: (kind.planned, kind.done) for name, kind in table._kinds.items() if kind.done > kind.planned + 1e-6
-    }
-    assert (undone, unplanned) == ({}, {})
-    assert table.left == pytest.approx(0)
+    # With one fold, a fifth of the documents is planned as a fifth of the tokens.
+    rel = 0.01 if changes.get("folds") == 1 else 1e-6
+    done = {name: kind.done for name, kind in table._kinds.items()}
+    assert done == pytest.approx({name: kind.planned for name, kind in table._kinds.items()}, rel=rel)
 
 
 @pytest.mark.usefixtures("ticking")

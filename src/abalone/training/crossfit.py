@@ -182,8 +182,9 @@ def _ask(
             shares = neighbours.fit(taught, labels).shares(embeddings)
         if trained.head is None:
             overall().begin(f"{run.fold}, fitting probes")
-            logits = probe_of(run).heldout_logits(taught, labels, embeddings)
-            overall().done(FITTING, 1)
+            probe = probe_of(run)
+            logits = probe.heldout_logits(taught, labels, embeddings)
+            overall().done(FITTING, len(probe.settings))
     lexical = None if words is None else words.expert(fold.train)
     if trained.head is not None:
         logits = trained.head.merged().logits(embeddings)[None]

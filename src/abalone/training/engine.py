@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 LAST = "last"  # the name of the epoch that a finished run ends with
 REFRESH = 0.5  # seconds between looks at a GPU's loss; a step may be much shorter, and looking waits for the device
-WORTH_TELLING = 10.0  # seconds left
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ class _Training:
         if self.told and self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
             left = overall().left()
-            rest = "" if left is None or left < WORTH_TELLING else f", about {spoken(left)} left"
+            rest = "" if left is None else f", about {spoken(left)} left"
             took = f"{standing.seconds:.0f} s{rest}"
             log.info("%s %d/%d: %s; %s", self.title, standing.epoch + 1, plan.epochs, figures, took)
         better = False

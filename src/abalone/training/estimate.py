@@ -14,33 +14,27 @@ from abalone.config import Config
 from abalone.data.batches import shuffled_batches, token_budget_batches
 from abalone.data.corpus import Corpus
 from abalone.device import cpu_has_bf16, reading_precision
-from abalone.evaluation.mixing import ENOUGH
+from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.losses import loss_spec
 from abalone.model.encoder import TextEncoder
 from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FeedRows, FrozenFeed, embed, make_batch
 from abalone.progress import as_parts_of, overall
-from abalone.recipes import recipe
 from abalone.timetable import Timetable, spoken
+from abalone.training.costs import READ, Costs, measure_slowness
 from abalone.training.engine import parameter_groups, validation_of
 from abalone.training.folds import Fold
 from abalone.training.objectives import Objective
-from abalone.training.open_settings import HELD_OUT, settled, trained_shares
+from abalone.training.open_settings import HELD_OUT, trained_shares
 from abalone.training.pretrain import CANDIDATES, FITTING, PROBE, STAGE
 from abalone.training.progress import WARM_UP, RunProgress
 from abalone.training.run import TrainingRun
 from abalone.training.step import Step
-from abalone.training.words import FITTED
+from abalone.training.words import COUNTED, FITTED
 
-READ, DECISION = "read", "decision"  # kinds of work; others are named where they are done
+DECISION = "decision"  # a kind of work; others are named where they are done
 LONG = 30 * 60.0  # seconds on a CPU that a person should know of beforehand
 
-# Seconds on one core of an AMD EPYC of 2024, for the guess until something is measured, and for what never is before it
-# is done: a token through a layer of width 384; fitting tf-idf by character, and by character and label; the probes by
-# document, label and width; the decision by document and label. The last four are a small part of any run.
-A_TOKEN, A_CHARACTER, A_LABELLED_CHARACTER, A_PROBED_FEATURE, A_DECIDED_PAIR = 4e-5, 2.5e-7, 5e-9, 7.6e-8, 2e-5
-GPU_TOKEN = 2e-8  # a token through such a layer of an H200
 TRAINING = 3.0  # times the cost of reading: forward once, backward twice
-OF_PROBE = 1 / 8  # of the time of a probe with every setting of the paper, for one that is cross-fitted
 SAMPLED = 1 / 10  # of the work, at most, that is measured beforehand
 BATCHES = 3  # measured of each kind
 
@@ -121,7 +115,7 @@ def timed(
     frozen = 0 if parts is None else parts[0].depth
     if on_cpu and run.ranks.count == 1:
         _measure(timetable, run, encoder, parts, clock)
-    costs = _Costs.here(timetable, encoder, device)
+    costs = Costs.here(timetable, corpus, encoder, device, measure_slowness(corpus, clock))
     _plan(timetable, run, corpus, encoder.depth, frozen, costs)
     name = _device_name(device)
     known = timetable.measured and not run.resume
@@ -133,59 +127,7 @@ def timed(
         yield
 
 
-@dataclass(frozen=True)
-class _Costs:
-    """Seconds that parts of the work take here, measured or guessed.
-
-    Args:
-        token: a token through a layer, forward.
-        measured: whether that was.
-        slowness: of this processor beside the one that the constants are from, as far as reading tells.
-        on_cpu: whether the probes are fitted by the processor too.
-        width: of the encoder.
-    """
-
-    token: float
-    measured: bool
-    slowness: float
-    on_cpu: bool
-    width: int
-
-    @classmethod
-    def here(cls, timetable: Timetable, encoder: TextEncoder, device: torch.device) -> "_Costs":
-        on_cpu, width = device.type == "cpu", encoder.hidden_size
-        guess = (A_TOKEN if on_cpu else GPU_TOKEN) * (width / 384) ** 2
-        token = timetable.cost(READ, guess)
-        return cls(token, token != guess, token / guess if on_cpu else 1.0, on_cpu, width)
-
-    def words(self, corpus: Corpus) -> float:
-        """Of a document that a tf-idf expert is fitted to, and of the reading of those that it is asked about."""
-        documents, labels = len(corpus.train), len(corpus.label_names)
-        looked_at = range(0, documents, max(documents // 1000, 1))
-        mean = sum(len(corpus.train.texts[row]) for row in looked_at) / max(len(looked_at), 1)
-        return self.slowness * mean * (1.4 * A_CHARACTER + A_LABELLED_CHARACTER * labels)
-
-    def probe(self, corpus: Corpus) -> float:
-        """Of fitting the probes once."""
-        fitted = self.slowness * A_PROBED_FEATURE * len(corpus.train) * len(corpus.label_names) * self.width
-        return fitted if self.on_cpu else fitted / 100
-
-    def decision(self, corpus: Corpus, documents: float) -> float:
-        """Of weights, temperatures and thresholds, fitted to so many documents."""
-        return self.slowness * A_DECIDED_PAIR * min(documents * len(corpus.label_names), ENOUGH)
-
-    def fast(self, run: TrainingRun, corpus: Corpus, depth: int) -> float:
-        """Of the recipe `fast`: it reads the first tokens of each document, and fits the rest to each fold and all."""
-        settings = recipe("fast")
-        documents = len(corpus.train) + len(corpus.validation)
-        folds = settled(settings, documents, on_cpu=self.on_cpu).folds or 0
-        lengths = [feed.lengths for feed in (run.train, run.validation) if feed is not None]
-        tokens = float(np.minimum(np.concatenate(lengths), settings.max_length).sum())
-        fitted = trained_shares(folds) * (documents * self.words(corpus) + self.probe(corpus))
-        return tokens * depth * self.token + fitted + self.decision(corpus, documents)
-
-
-def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, frozen: int, costs: _Costs) -> None:
+def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, frozen: int, costs: Costs) -> None:
     """Put the work of all stages on the timetable: tokens to train on, and tokens × layers to read."""
     config, folds = run.config, run.config.folds or 0
     train = float(run.train.lengths.sum())
@@ -200,7 +142,7 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
 
     def probe(times: float) -> None:
         read(PROBE, times * (train + validation), trained)
-        timetable.plan(FITTING, times, costs.probe(corpus))
+        timetable.plan(FITTING, times, costs.grid_probe(corpus))
 
     if frozen:
         read(FROZEN, train + validation, frozen)
@@ -209,7 +151,7 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
         read(validation_of(stage), epochs * validation, trained)
     probed = config.epochs == 0 or (STAGE in stages_of(config) and config.classifier == "probe")
     if probed and folds:
-        timetable.plan(FITTING, folds + 1, costs.probe(corpus) * OF_PROBE)
+        timetable.plan(FITTING, folds * len(CrossFitProbe().settings) + 1, costs.probe(corpus, folds))
     elif probed:
         probe(1 if config.epochs == 0 else min(len(CANDIDATES), config.epochs or 0))
     if folds and config.epochs == 0:
@@ -217,8 +159,10 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
     else:
         read(READ, held_out + (shares * train if config.neighbours or (probed and folds) else 0), depth)
     if config.lexical:
+        timetable.plan(COUNTED, len(corpus.train), costs.counted)
         timetable.plan(FITTED, shares * len(corpus.train), costs.words(corpus))
-    timetable.plan(DECISION, 1, costs.decision(corpus, held_out / max(train / len(corpus.train), 1)))
+    documents = held_out / max(train / len(corpus.train), 1)
+    timetable.plan(DECISION, 1, costs.decision(corpus, documents, config.lexical + config.neighbours))
 
 
 def stages_of(config: Config) -> dict[str, int]:
@@ -238,6 +182,7 @@ def skip_fold(run: TrainingRun, fold: Fold, depth: int) -> None:
         overall().skip(stage, epochs * trained)
     overall().skip(READ, depth * (asked + (trained if run.config.neighbours else 0)))
     overall().skip(FITTED, len(fold.train))
+    overall().skip(FITTING, len(CrossFitProbe().settings))
 
 
 def _measure(

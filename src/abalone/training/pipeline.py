@@ -31,6 +31,7 @@ from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.recipes import words_alone
+from abalone.training.costs import READ
 from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.estimate import DECISION, OnEstimate, timed
@@ -40,7 +41,7 @@ from abalone.training.pretrain import FITTING
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
 from abalone.training.stages import Start, Trained, train_copy, train_stages
-from abalone.training.words import Words, fit_words, story_of, words_model
+from abalone.training.words import FITTED, Words, fit_words, story_of, words_model
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +205,10 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
         lexical.link = said.link or lexical.link
     if decided.words_alone:
         return _Made(None, decided, lexical, None)
+    if lexical is None:
+        overall().skip(FITTED, len(every))
+    if config.neighbours and "neighbours" not in used:
+        overall().skip(READ, start.depth * float(run.train.lengths.sum()))
     trained, embeddings = train_copy(own, start), said.embeddings
     if embeddings is None and (trained.head is None or "neighbours" in used):
         embeddings = _read(run, trained, run.train, "Encoding all documents")

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 REFRESH = 0.5  # seconds between updates of the bar
 FIRST_LINE, LONGEST_SILENCE = 60.0, 1800.0  # seconds: a log gets a line after 1, 2, 4, … minutes, then every half hour
 CERTAIN = 5.0  # seconds of measured work after which a total is told that was not known at the start
+# Seconds left, fewer of which are not told: what ends a run is guessed where it has not been done before.
+WORTH_TELLING = 10.0
 WARM_UP = 20  # batches on a GPU that compile, record and tune; they say nothing about those that follow
 
 
@@ -80,17 +82,19 @@ class RunProgress:
         self._tell()
 
     def left(self) -> float | None:
-        """Return the seconds that the rest will take, or None before anything was measured."""
-        return self._timetable.left if self._timetable.measured else None
+        """Return the seconds that the rest will take; None before anything was measured, and for the last few."""
+        left = self._timetable.left
+        return left if self._timetable.measured and left >= WORTH_TELLING else None
 
     def _show(self, *, now: bool = False) -> None:
-        elapsed, left = self._timetable.elapsed, self.left()
+        elapsed, left = self._timetable.elapsed, self._timetable.left
         if not self._in_terminal or not (now or elapsed - self._shown >= REFRESH):
             return
         self._shown = elapsed
         known: dict[str, Any] = {"left": ""}
-        if left is not None:
-            known = {"completed": elapsed, "total": elapsed + left or 1.0, "left": f"{spoken(left)} left"}
+        if self._timetable.measured:
+            told = f"{spoken(left)} left" if left >= WORTH_TELLING else "almost done"
+            known = {"completed": elapsed, "total": elapsed + left or 1.0, "left": told}
         self._bar.update(self._task, description=self._part, figures=self._figures, **known)
 
     def _tell(self) -> None:
@@ -99,8 +103,7 @@ class RunProgress:
             return
         if not self._told and elapsed >= CERTAIN:
             self._told = True
-            if left >= CERTAIN:
-                log.info("%s: about %s left", self._title, spoken(left))
+            log.info("%s: about %s left", self._title, spoken(left))
         elif elapsed >= self._next_line:
             self._next_line = min(2 * elapsed, elapsed + LONGEST_SILENCE)
             if not self._in_terminal:

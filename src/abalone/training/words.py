@@ -19,7 +19,8 @@ from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.folds import Fold, divide, held_out_labels
 
-FITTED = "words"  # a kind of work in the estimate: documents that experts are fitted to
+# Kinds of work in the estimate: documents whose words are counted, and documents that experts are fitted to.
+COUNTED, FITTED = "counting", "words"
 
 
 class Words:
@@ -32,7 +33,9 @@ class Words:
 
     def __init__(self, documents: Split, seed: int) -> None:
         self.documents, self._seed = documents, seed
+        overall().begin("Counting words")
         self._counts = TermCounts.of(documents.texts)
+        overall().done(COUNTED, len(documents))
 
     def expert(self, rows: np.ndarray) -> LexicalModel:
         """Fit an expert to some of the documents; how its decisions become logits is left to `link`."""

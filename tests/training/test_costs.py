@@ -1,0 +1,60 @@
+"""What parts of a run cost: by a clock of the test, whatever the machine at hand does."""
+
+import dataclasses
+
+import pytest
+
+import tiny
+from abalone.data.corpus import Corpus, Split
+from abalone.training.costs import COUNTED_CHARACTER, PARALLEL, SAMPLE, Costs, measure_slowness
+
+LABELS = tuple(f"topic {j}" for j in range(5))
+
+
+def corpus_of(documents: int) -> Corpus:
+    texts, labels = tiny.corpus(documents)
+    nothing = Split([], labels[:0])
+    return Corpus(Split(texts, labels), nothing, nothing, LABELS)
+
+
+class TwoLooks:
+    """A clock that is looked at twice, some seconds apart."""
+
+    def __init__(self, seconds: float) -> None:
+        self.times = iter([100.0, 100.0 + seconds])
+
+    def __call__(self) -> float:
+        return next(self.times)
+
+
+@pytest.mark.parametrize("documents", [SAMPLE - 50, 3 * SAMPLE])
+def test_slowness_is_the_time_that_counting_takes_beside_what_it_took_elsewhere(documents):
+    corpus = corpus_of(documents)
+    texts = corpus.train.texts[:: max(documents // SAMPLE, 1)]
+    elsewhere = COUNTED_CHARACTER * sum(map(len, texts))
+    assert measure_slowness(corpus, TwoLooks(3 * elsewhere)) == pytest.approx(3)
+
+
+COSTS = Costs(token=1.0, measured=True, slowness=1.0, cores=4, on_cpu=True, width=384, characters=1000.0)
+
+
+def test_a_slower_processor_takes_longer_for_all_that_it_fits():
+    slow, corpus = dataclasses.replace(COSTS, slowness=2.0), corpus_of(100)
+    for part in (
+        lambda costs: costs.counted,
+        lambda costs: costs.words(corpus),
+        lambda costs: costs.grid_probe(corpus),
+        lambda costs: costs.probe(corpus, 5),
+        lambda costs: costs.decision(corpus, 100, 2),
+    ):
+        assert part(slow) == pytest.approx(2 * part(COSTS))
+
+
+def test_cores_share_what_is_worth_sharing():
+    alone, corpus = dataclasses.replace(COSTS, cores=1), corpus_of(100)
+    assert COSTS.counted == alone.counted  # in one thread anyway
+    assert COSTS.decision(corpus, 100, 2) == alone.decision(corpus, 100, 2)
+    assert alone.probe(corpus, 5) == pytest.approx(4 * COSTS.probe(corpus, 5))
+    assert alone.words(corpus) == COSTS.words(corpus)
+    long = dataclasses.replace(COSTS, characters=2 * PARALLEL / (100 * len(LABELS)))
+    assert dataclasses.replace(long, cores=1).words(corpus) == pytest.approx(4 * long.words(corpus))
