@@ -90,7 +90,7 @@ KNOWN: dict[str, tuple[str, ...]] = {  # values that an option may well have, be
     **dict.fromkeys(("objective", "finetune_objective"), OBJECTIVES),
     "device": ("cpu", "auto", "cuda:99"),
     "split": ("all", "test", "train", "validation"),
-    "pooling": ("cls", "mean"),
+    "pooling": ("cls", "mean", "normalized_mean"),
     "precision": ("fp32", "bf16", "fp16", "auto"),
     "classifier": ("probe", "finetune"),
     "thresholds": ("macro", "micro", "half"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "normalized_mean"]
 Schedule = Literal["cosine", "linear"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Classifier = Literal["probe", "finetune"]
@@ -28,7 +28,9 @@ class Config:
 
     # The encoder
     encoder: Annotated[str, "Pre-trained encoder: a folder or hub name; none: only tf-idf"] = "all-MiniLM-L6-v2"
-    pooling: Annotated[Pooling, "Embedding of a document: its first token, or the mean over all tokens"] = "cls"
+    pooling: Annotated[
+        Pooling, "Embedding of a document: its first token, the mean of its tokens, or that mean at length 1"
+    ] = "cls"
     max_length: Annotated[int, "Tokens read per document"] = 300
     max_chunks: Annotated[int, "Pieces of max_length tokens read per document; their embeddings are averaged"] = 1
     dropout: Annotated[float, "Dropout in the encoder while training"] = 0.1

@@ -39,7 +39,7 @@ def saved(folder, kind="bert", pooling="cls"):
     return folder / "model"
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])  # a classifier's weights, and bare ones
+@pytest.mark.parametrize("pooling", ["cls", "mean", "normalized_mean"])  # a classifier's weights, and bare ones
 @pytest.mark.parametrize("kind", PREFIXES)
 def test_probabilities_are_those_of_the_model_read_with_transformers(kind, pooling, tmp_path):
     folder = saved(tmp_path, kind, pooling)

@@ -71,6 +71,14 @@ def test_mean_pooling_leaves_padding_out(loaded, batch):
     torch.testing.assert_close(encoder(batch), expected)
 
 
+def test_normalized_mean_has_length_one_in_each_piece(loaded, batch):
+    mean, normalized = (TextEncoder(loaded[0].model, pooling).eval() for pooling in ("mean", "normalized_mean"))
+    rows = mean(batch) / mean(batch).norm(dim=1, keepdim=True)
+    torch.testing.assert_close(normalized(batch), rows)
+    together = normalized(replace(batch, owner=torch.tensor([0, 0]), documents=1))
+    torch.testing.assert_close(together, rows.mean(0, keepdim=True))
+
+
 def test_pieces_of_a_document_are_averaged(loaded, batch):
     encoder = loaded[0].eval()
     rows = encoder(batch)

@@ -49,6 +49,7 @@ def quick(graph, monkeypatch):
         ("roberta", {"pooling": "mean"}),
         ("mpnet", {"pooling": "cls", "calibrate": False, "at_least_one": True}),
         ("distilbert", {"pooling": "mean", "max_chunks": 3, "max_length": 8}),
+        ("bert", {"pooling": "normalized_mean", "max_chunks": 3, "max_length": 8}),
     ],
 )
 def test_it_answers_as_the_model_does(kind, settings, tmp_path):

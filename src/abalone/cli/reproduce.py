@@ -37,7 +37,8 @@ def reproduce(
         typer.Option(metavar="NAME", help="A folder or a hub name; by default all-MiniLM-L6-v2.", show_default=False),
     ] = None,
     pooling: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cls, as in the paper, or mean.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="cls (as in the paper), mean, normalized_mean.", show_default=False),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Other settings as YAML, such as max_length.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from abalone.config import Pooling
 from abalone.data.errors import readable
@@ -31,7 +32,8 @@ class TextEncoder(nn.Module):
 
     Args:
         model: any `AutoModel` that returns `last_hidden_state`.
-        pooling: `cls`, the state of the first token, or `mean`, over the document's tokens.
+        pooling: `cls`, the state of the first token; `mean`, over the document's tokens; `normalized_mean`, the mean
+            scaled to length 1 (of each piece of a long document).
     """
 
     def __init__(self, model: "PreTrainedModel", pooling: Pooling = "cls") -> None:
@@ -70,7 +72,9 @@ class TextEncoder(nn.Module):
             return _average_pieces(states.index_select(0, batch.firsts), batch)
         # In half precision a long document's sum would round.
         total = batch.pad(states).sum(1, dtype=torch.promote_types(states.dtype, torch.float32))
-        return _average_pieces(total / batch.lengths.unsqueeze(1), batch)
+        mean = total / batch.lengths.unsqueeze(1)
+        # Before pieces are averaged: so a document's logits stay the mean of its pieces' logits, as in an ONNX file.
+        return _average_pieces(normalize(mean, dim=1) if self.pooling == "normalized_mean" else mean, batch)
 
 
 def _average_pieces(pooled: Tensor, batch: Packed) -> Tensor:

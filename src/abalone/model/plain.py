@@ -109,6 +109,8 @@ def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: i
     """The few files that make a folder a `SentenceTransformer`; the weights are those of the encoder."""
     encoder, _, _ = predictor.network
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    if encoder.pooling == "normalized_mean":
+        kinds["2_Normalize"] = "Normalize"
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (path, kind) in enumerate(kinds.items())
@@ -116,11 +118,12 @@ def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: i
     pooling = {
         "word_embedding_dimension": encoder.hidden_size,
         "pooling_mode_cls_token": encoder.pooling == "cls",
-        "pooling_mode_mean_tokens": encoder.pooling == "mean",
+        "pooling_mode_mean_tokens": encoder.pooling != "cls",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    (place / "1_Pooling").mkdir()
+    for path in filter(None, kinds):
+        (place / path).mkdir()
     for name, content in {
         "modules.json": modules,
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},

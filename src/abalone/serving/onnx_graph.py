@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
@@ -40,6 +41,8 @@ class Network(nn.Module):
         else:
             mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
             embeddings = (states * mask).sum(1) / mask.sum(1)
+        if self.pooling == "normalized_mean":
+            embeddings = normalize(embeddings, dim=1)
         return self.head(embeddings), embeddings
 
 
