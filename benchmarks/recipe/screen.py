@@ -39,6 +39,7 @@ from abalone.training.open_settings import rate_for_width
 from abalone.training.processes import make_accelerator
 from abalone.training.run import TrainingRun
 from benchmarks.recipe.pools import Base, Pool, joined, pools, read_base, rows_of, write_base
+from benchmarks.sharing import claimed
 
 OBJECTIVES = ("bce", "zlpr", "db", "msc+10*bce", "msc+0.3*zlpr", "msc+10*db")
 CONFIRMED = ("zlpr", "msc+0.3*zlpr", "msc+10*db")
@@ -124,26 +125,24 @@ def prepare(folder: Path, sources: dict[str, str | None], encoder: str) -> None:
 
 
 def train(folder: Path, encoder: str, deadline: float) -> None:
-    """Train runs that no other process has begun, the longest first, and begin none after `deadline` seconds."""
+    """Train what is missing, unless another process does, the longest first; begin none after `deadline` seconds."""
     started = time.monotonic()
     bases = {name: read_base(folder / f"{name}.npz") for name in BASES}
     every = Pools({name: base.labels for name, base in bases.items()})
     cost = {run: len(every[run].train) * run.epochs * (1.6 if "msc" in run.objective else 1.0) for run in runs()}
-    (folder / "screen").mkdir(parents=True, exist_ok=True)
     for run in sorted(runs(), key=lambda run: -cost[run]):
+        if time.monotonic() - started > deadline:
+            return
         target = file_of(folder, run)
-        try:
-            if target.exists() or time.monotonic() - started > deadline:
+        with claimed(target) as missing:
+            if not missing:
                 continue
-            target.with_suffix(".begun").touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        seconds = time.monotonic()
-        said = train_one(run, every[run], bases[every[run].base], encoder, folder / f"scratch-{os.getpid()}")
-        seconds = time.monotonic() - seconds
-        print(f"{time.monotonic() - started:6.0f} s  {run}: {seconds:.1f} s", flush=True)
-        with written_whole(target) as stream:
-            np.savez_compressed(stream, seconds=np.array(seconds), **said)
+            seconds = time.monotonic()
+            said = train_one(run, every[run], bases[every[run].base], encoder, folder / f"scratch-{os.getpid()}")
+            seconds = time.monotonic() - seconds
+            print(f"{time.monotonic() - started:6.0f} s  {run}: {seconds:.1f} s", flush=True)
+            with written_whole(target) as stream:
+                np.savez_compressed(stream, seconds=np.array(seconds), **said)
 
 
 def train_one(run: Run, pool: Pool, base: Base, encoder: str, scratch: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from abalone.training.pipeline import fit
 from abalone.training.run import ANSWERS, FOLD
 from abalone.training.words import Words, cross_fit_words
 from benchmarks.recipe.corpora import FEW_SHOT, SUBSAMPLES, read_corpus
+from benchmarks.sharing import claimed
 
 CONTENDERS = {"default": recipe().objective, "bce": "bce", "msc+db": "msc+10*db"}
 """Objectives; everything else is as in the recipe."""
@@ -58,20 +59,15 @@ def words_file(folder: Path, corpus: str) -> Path:
 
 
 def train_all(folder: Path, paths: dict[str, str | None], encoder: str, deadline: float, wanted: list[Run]) -> None:
-    """Train what no other process has begun, and begin nothing after `deadline` seconds."""
+    """Train what is missing and no other process is training; begin nothing after `deadline` seconds."""
     started = time.monotonic()
-    (folder / "logits").mkdir(parents=True, exist_ok=True)
     for run in wanted:
-        target = logits_file(folder, run)
-        if target.exists() or time.monotonic() - started > deadline:
-            continue
-        try:
-            target.with_suffix(".begun").touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        base = run.corpus.partition("-")[0]
-        train(run, read_corpus(run.corpus, paths[base]), encoder, folder)
-        print(f"{time.monotonic() - started:6.0f} s  {run}", flush=True)
+        if time.monotonic() - started > deadline:
+            return
+        with claimed(logits_file(folder, run)) as missing:
+            if missing:
+                train(run, read_corpus(run.corpus, paths[run.corpus.partition("-")[0]]), encoder, folder)
+                print(f"{time.monotonic() - started:6.0f} s  {run}", flush=True)
 
 
 def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
