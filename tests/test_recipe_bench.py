@@ -154,7 +154,9 @@ def test_score_without_logits_says_what_to_do(source, tmp_path, monkeypatch, cap
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # so few documents have much to be told of
 def test_everything_is_trained_once_and_scored(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "recipe", lambda **changes: recipe(folds=FOLDS, epochs=1, device="cpu", **changes))
+    small = {"folds": FOLDS, "epochs": 1, "device": "cpu"}
+    changed = {name: config.replace(**small) for name, config in training.CONTENDERS.items()}
+    monkeypatch.setattr(training, "CONTENDERS", changed)
     encoder = tiny.save_encoder(tmp_path / "encoder")
     asked = "--encoder", encoder, "--seeds", 1, "--contender", "default", "bce"
     run(monkeypatch, "train", tmp_path / "bench", source, *asked)
@@ -169,3 +171,17 @@ def test_everything_is_trained_once_and_scored(source, tmp_path, monkeypatch):
     assert {"default", "bce", "tf-idf + SVM"} < set(summary)
     assert summary[WORDS]["macro_f1"] > 50, "words decide the labels"
     assert {each["seeds"] for each in summary.values()} == {1}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_fast_is_scored_in_tables_of_its_own_beside_words(source, tmp_path, monkeypatch):
+    changed = {name: config.replace(folds=FOLDS, device="cpu") for name, config in training.CONTENDERS.items()}
+    monkeypatch.setattr(training, "CONTENDERS", changed)
+    asked = "--encoder", tiny.save_encoder(tmp_path / "encoder"), "--contender", "fast"
+    run(monkeypatch, "train", tmp_path / "bench", source, *asked)
+    run(monkeypatch, "score", tmp_path / "bench", source, *asked)
+    found = json.loads((tmp_path / "bench" / "arxiv54-fast" / "recipe.json").read_text())
+    assert set(found["scores"]) == {WORDS, "fast without experts", "fast"}
+    assert set(found["fast is ahead of"]["test, tuned"]) == {WORDS, "fast without experts"}
+    assert "is ahead of" in (tmp_path / "bench" / "arxiv54-fast" / "recipe.md").read_text()

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.recipe.corpora import NAMES, read_corpus
 from benchmarks.recipe.report import report
 from benchmarks.recipe.scores import Bench
-from benchmarks.recipe.train import ENCODER, SEEDS, logits_file, runs, train_all
+from benchmarks.recipe.train import ENCODER, FROZEN, SEEDS, logits_file, runs, train_all
 from benchmarks.sharing import run_side_by_side
 
 
@@ -47,9 +47,10 @@ def main() -> None:
         trained = [run for run in wanted if logits_file(asked.output, run).exists()]
         if not trained:
             parser.error(f"{asked.output} has no logits of these corpora and contenders: run `train` first")
-        for name in dict.fromkeys(run.corpus for run in trained):
+        for name, frozen in dict.fromkeys((run.corpus, run.contender == FROZEN) for run in trained):
             corpus = read_corpus(name, paths[name.partition("-")[0]])
-            report(Bench(corpus, asked.output, [run for run in trained if run.corpus == name]), test=not asked.no_test)
+            own = [run for run in trained if (run.corpus, run.contender == FROZEN) == (name, frozen)]
+            report(Bench(corpus, asked.output, own), test=not asked.no_test)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from torch.nn.functional import normalize
 from abalone.data.batches import token_budget_batches
 from abalone.data.cache import written_whole
 from abalone.data.split import fold_of_documents
+from abalone.device import cpu_has_bf16
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
@@ -81,7 +82,9 @@ def prepare(folder: Path, sources: dict[str, str | None], documents: int) -> Non
 
 
 @torch.inference_mode()
-def pooled(encoder: TextEncoder, feed: TokenFeed, device: torch.device) -> dict[tuple[int, str], Tensor]:
+def pooled(
+    encoder: TextEncoder, feed: TokenFeed, device: torch.device, *, bf16: bool = False
+) -> dict[tuple[int, str], Tensor]:
     """Return the token states of the last layers, pooled in three ways, [n, h] each, float32."""
     shape = len(feed), encoder.hidden_size
     found = {part: torch.empty(shape, device=device) for part in product(range(LAYERS), POOLINGS)}
@@ -89,9 +92,10 @@ def pooled(encoder: TextEncoder, feed: TokenFeed, device: torch.device) -> dict[
     for rows in token_budget_batches(feed.lengths, budget):
         batch = feed.packed(rows).to(device)
         mask = batch.mask.unsqueeze(2)  # [B, T, 1]
-        states = encoder.model(
-            input_ids=batch.pad(batch.tokens), attention_mask=batch.mask.long(), output_hidden_states=True
-        ).hidden_states
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            states = encoder.model(
+                input_ids=batch.pad(batch.tokens), attention_mask=batch.mask.long(), output_hidden_states=True
+            ).hidden_states
         places = torch.from_numpy(rows).to(device)
         for layer in range(LAYERS):
             tokens = states[-1 - layer].float()  # [B, T, h]
@@ -125,7 +129,8 @@ def read(folder: Path, encoder: str, lengths: Sequence[int]) -> None:
         probes: dict[str, np.ndarray] = {}
         votes: dict[str, np.ndarray] = {}
         for length in lengths:
-            parts = pooled(model, TokenFeed(base.tokens, base.labels, length), device)
+            feed = TokenFeed(base.tokens, base.labels, length)
+            parts = pooled(model, feed, device, bf16=device.type == "cpu" and cpu_has_bf16())
             for reading in READINGS if length in EVERY_READING else ("mean",):
                 began = time.monotonic()
                 logits, setting = probe_logits(features(reading, parts), base.labels, fold, device)

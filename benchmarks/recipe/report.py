@@ -61,21 +61,21 @@ Rows = Mapping[str, Sequence[Scored]]
 
 def report(bench: Bench, *, test: bool = True) -> None:
     """Score what there are logits of, and write it down; without `test`, what holds out of fold alone."""
-    target = bench.folder / bench.name
+    target = bench.target
     target.mkdir(exist_ok=True)
     rows = {
         row: [Scored.of(bench, row, seed, test=test) for seed in bench.seeds(row)]
         for row in track(bench.rows, f"Scoring {bench.name}")
     }
     judged = {row: [each.fitted.out_of_fold.given for each in runs] for row, runs in rows.items()}
-    ahead = {OUT_OF_FOLD: ahead_of(bench.held_out["labels"], judged, bench.frequencies)}
-    text = _text(table(bench, rows, [OUT_OF_FOLD]), ahead[OUT_OF_FOLD])
+    ahead = {OUT_OF_FOLD: ahead_of(bench.leader, bench.held_out["labels"], judged, bench.frequencies)}
+    text = _text(table(bench, rows, [OUT_OF_FOLD]), bench.leader, ahead[OUT_OF_FOLD])
     (target / "out_of_fold.md").write_text(text)
     if test:
         for where in (TUNED, ONE_CUT):
             given = {row: [each.given[where] for each in runs] for row, runs in rows.items()}
-            ahead[where] = ahead_of(bench.corpus.test.labels, given, bench.frequencies)
-        text = _text(table(bench, rows, [TUNED, ONE_CUT, OUT_OF_FOLD]), ahead[TUNED])
+            ahead[where] = ahead_of(bench.leader, bench.corpus.test.labels, given, bench.frequencies)
+        text = _text(table(bench, rows, [TUNED, ONE_CUT, OUT_OF_FOLD]), bench.leader, ahead[TUNED])
         (target / "recipe.md").write_text(text)
         _write_json(target / "recipe.json", records(bench, rows, ahead))
         _write_json(target / "summary.json", summary(bench, rows))
@@ -104,15 +104,16 @@ def table(bench: Bench, rows: Rows, places: Sequence[str]) -> Table:
     return Table("recipe" if TUNED in places else OUT_OF_FOLD, "", tuple(columns), (("", tuple(lines)),), caption)
 
 
-def ahead_of(truth: csr_array, given: Mapping[str, Sequence[csr_array]], frequencies: np.ndarray) -> Ahead:
-    """Return how far the default is ahead of each other row, over documents drawn again; means over seeds.
+def ahead_of(leader: str, truth: csr_array, given: Mapping[str, Sequence[csr_array]], frequencies: np.ndarray) -> Ahead:
+    """Return how far one row is ahead of each other, over documents drawn again; means over seeds.
 
     Args:
+        leader: the row that is compared with the others.
         truth: [n, L].
         given: by row and seed, [n, L] each, of the same documents.
         frequencies: [L], training documents of each label.
     """
-    if DEFAULT not in given:
+    if leader not in given:
         return {}
     thirds = label_thirds(frequencies)
 
@@ -123,8 +124,8 @@ def ahead_of(truth: csr_array, given: Mapping[str, Sequence[csr_array]], frequen
             {name: np.mean([run.draws[name] for run in runs], axis=0) for name in runs[0].draws},
         )
 
-    ours = mean(DEFAULT)
-    return {row: ours.against(mean(row)) for row in given if row != DEFAULT}
+    ours = mean(leader)
+    return {row: ours.against(mean(row)) for row in given if row != leader}
 
 
 def records(bench: Bench, rows: Rows, ahead: Mapping[str, Ahead]) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def records(bench: Bench, rows: Rows, ahead: Mapping[str, Ahead]) -> dict[str, A
         "corpus": bench.name,
         "folds": bench.folds,
         "scores": {row: [run.to_dict() for run in runs] for row, runs in rows.items()},
-        f"{DEFAULT} is ahead of": {
+        f"{bench.leader} is ahead of": {
             where: {row: {metric: asdict(each) for metric, each in of_row.items()} for row, of_row in by_row.items()}
             for where, by_row in ahead.items()
         },
@@ -196,12 +197,12 @@ def shown(interval: Interval) -> str:
     return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _text(made: Table, ahead: Ahead) -> str:
-    """Return a table, and below it how far the default is ahead."""
+def _text(made: Table, leader: str, ahead: Ahead) -> str:
+    """Return a table, and below it how far one row is ahead of the others."""
     lines = tuple(Line(row, row, tuple(shown(of_row[metric]) for metric in METRICS)) for row, of_row in ahead.items())
     columns = tuple(Column(heading, text=True) for heading in METRICS.values())
     caption = "Points, means over seeds, with 95 % bootstrap intervals over documents."
-    leads = Table(f"{DEFAULT} is ahead of", "", columns, (("", lines),), caption)
+    leads = Table(f"{leader} is ahead of", "", columns, (("", lines),), caption)
     return markdown(made) + ("\n" + markdown(leads) if lines else "")
 
 

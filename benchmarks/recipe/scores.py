@@ -21,7 +21,7 @@ from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.evaluation.thresholds import Thresholds
 from abalone.recipes import recipe
 from abalone.training.folds import divide, held_out_labels
-from benchmarks.recipe.train import Run, logits_file, read_words, words_file
+from benchmarks.recipe.train import FROZEN, Run, logits_file, read_words, words_file
 
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "macro_f1_tail": "rarest third"}
 CUTS = np.arange(1, 100) / 100  # tried where one cut serves all labels
@@ -49,6 +49,8 @@ ROWS = {
     "default, neighbours only": Composition("default", ("neighbours",)),
     "default, lexical expert only": Composition("default", ("lexical",)),
     DEFAULT: Composition("default", BOTH),
+    f"{FROZEN} without experts": Composition(FROZEN),
+    FROZEN: Composition(FROZEN, ("lexical",)),
 }
 """What is compared, by the name in tables and summaries."""
 
@@ -103,8 +105,7 @@ class Bench:
         if len(counts) > 1:
             raise ValueError(f"models of {self.name} have {sorted(counts)} folds; train them with the same number")
         (self.folds,) = counts
-        words = words_file(folder, self.name)
-        if not words.exists() or _story(words)["folds"] != self.folds:
+        if not words_file(folder, self.name, self.folds).exists():
             read_words(self.name, corpus, folder, self.folds)
         self.held_out = held_out_labels(corpus.train, divide(corpus.train, self.folds))
 
@@ -125,6 +126,16 @@ class Bench:
     def rows(self) -> list[str]:
         """Return the rows of which there is a model."""
         return [row for row in ROWS if self.seeds(row)]
+
+    @property
+    def leader(self) -> str:
+        """Return the row that the others are compared with."""
+        return FROZEN if FROZEN in self.stories else DEFAULT
+
+    @property
+    def target(self) -> Path:
+        """Return the folder of the tables; `fast` has tables of its own, since it has other folds."""
+        return self.folder / (f"{self.name}-{FROZEN}" if self.leader == FROZEN else self.name)
 
     def fit(self, row: str, seed: int) -> Fitted:
         """Fit the decision to the out-of-fold documents as training does, unless that has been done."""
@@ -159,7 +170,7 @@ class Bench:
     def _logits(self, row: str, seed: int, split: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the logits [n, L] of the classifier and of each expert; those of no other split are read."""
         contender, experts = ROWS[row]
-        words = words_file(self.folder, self.name)
+        words = words_file(self.folder, self.name, self.folds)
         if contender is None:
             return _read(words, f"{split} lexical"), {}
         own = logits_file(self.folder, Run(self.name, contender, seed))

@@ -13,21 +13,27 @@ import numpy as np
 from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.evaluation.blocks import EVERY
+from abalone.evaluation.crossfit_probe import choose_setting
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.votes import vote_logits
 from abalone.experiments.machine import machine, versions
 from abalone.recipes import recipe
 from abalone.training.checkpoint import load_tensors
 from abalone.training.crossfit import Answers
-from abalone.training.folds import divide
+from abalone.training.folds import divide, held_out_labels
 from abalone.training.pipeline import fit
 from abalone.training.run import ANSWERS, FOLD
 from abalone.training.words import Words, cross_fit_words
 from benchmarks.recipe.corpora import FEW_SHOT, SUBSAMPLES, read_corpus
 from benchmarks.sharing import claimed
 
-CONTENDERS = {"default": recipe().objective, "bce": "bce", "msc+db": "msc+10*db"}
-"""Objectives; everything else is as in the recipe."""
+CONTENDERS = {
+    "default": recipe(),
+    "bce": recipe(objective="bce"),
+    "msc+db": recipe(objective="msc+10*db"),
+    "fast": recipe("fast"),
+}
+FROZEN = "fast"  # trains no encoder: one seed stands for all, a CPU is enough, and it has folds of its own
 WHOLE = ("arxiv54", "reuters")
 ENCODER = "all-MiniLM-L6-v2"
 SEEDS = 3  # of a whole corpus
@@ -43,9 +49,11 @@ class Run(NamedTuple):
 
 def runs(seeds: int = SEEDS) -> list[Run]:
     """Return what is trained, the most important and the longest first: seeds of the whole corpora, one of the rest."""
-    whole = [Run(corpus, name, seed) for corpus in WHOLE for name in CONTENDERS for seed in range(seeds)]
+    trained = [name for name in CONTENDERS if name != FROZEN]
+    whole = [Run(corpus, name, seed) for corpus in WHOLE for name in trained for seed in range(seeds)]
     small = [Run(corpus, name, 0) for corpus in SUBSAMPLES[::-1] for name in ("default", "bce")]
-    return whole + small + [Run(corpus, "default", 0) for corpus in FEW_SHOT]
+    frozen = [Run(corpus, FROZEN, 0) for corpus in (*WHOLE, *SUBSAMPLES)]
+    return whole + small + [Run(corpus, "default", 0) for corpus in FEW_SHOT] + frozen
 
 
 def logits_file(folder: Path, run: Run) -> Path:
@@ -53,9 +61,9 @@ def logits_file(folder: Path, run: Run) -> Path:
     return folder / "logits" / f"{run.corpus}_{run.contender.replace('+', '-')}_{run.seed}.npz"
 
 
-def words_file(folder: Path, corpus: str) -> Path:
+def words_file(folder: Path, corpus: str, folds: int) -> Path:
     """Where the logits of the lexical expert are kept; it is the same for all contenders and seeds."""
-    return folder / "logits" / f"{corpus}_words.npz"
+    return folder / "logits" / f"{corpus}_words_{folds}.npz"
 
 
 def train_all(folder: Path, paths: dict[str, str | None], encoder: str, deadline: float, wanted: list[Run]) -> None:
@@ -73,26 +81,25 @@ def train_all(folder: Path, paths: dict[str, str | None], encoder: str, deadline
 def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     """Train one model and keep what it, and the neighbours in its space, say out of fold and of test."""
     # What is mixed in, and decided, comes later, from what is kept here.
-    config = recipe(objective=CONTENDERS[run.contender], encoder=encoder, seed=run.seed, lexical=False)
+    config = CONTENDERS[run.contender].replace(encoder=encoder, seed=run.seed, lexical=False)
     place = folder / "runs" / f"{logits_file(folder, run).stem}-{os.getpid()}"
     started = time.monotonic()
     predictor = fit(config, corpus, place)
     seconds = time.monotonic() - started
     folds = divide(corpus.train, predictor.config.folds or 1)
     answers = [Answers.from_tensors(load_tensors(place / (FOLD.format(f.number) + ANSWERS))[0]) for f in folds]
-    head, k = predictor.network[2], NearestNeighbours().k
+    logits = np.concatenate([each.logits for each in answers], axis=1)  # [S, n, L]
+    setting = choose_setting(logits, held_out_labels(corpus.train, folds)["learnable"]) if len(logits) > 1 else 0
     embeddings = predictor.embed(corpus.test.texts)
-    neighbours = predictor.neighbours
-    if neighbours is None:  # not mixed in here
-        neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
-    said = {
-        "held out head": np.concatenate([each.logits[0] for each in answers]),
-        "held out neighbours": np.concatenate(
+    said = {"held out head": logits[setting], "test head": predictor.network[2].logits(embeddings)}
+    if config.neighbours:
+        k, neighbours = NearestNeighbours().k, predictor.neighbours
+        if neighbours is None:  # not mixed in here
+            neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
+        said["held out neighbours"] = np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
-        ),
-        "test head": head.logits(embeddings),
-        "test neighbours": neighbours.logits(embeddings),
-    }
+        )
+        said["test neighbours"] = neighbours.logits(embeddings)
     history = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     story = {
         "config": predictor.config.replace(encoder=Path(encoder).name).to_dict(),
@@ -115,7 +122,7 @@ def read_words(name: str, corpus: Corpus, folder: Path, folds: int) -> None:
     expert = words.expert(np.arange(len(corpus.train)))
     expert.link = link
     said = {"held out lexical": held_out[EVERY, EVERY], "test lexical": expert.scores(corpus.test.texts)}
-    _keep(words_file(folder, name), said, {"folds": folds})
+    _keep(words_file(folder, name, folds), said, {"folds": folds})
 
 
 def _keep(file: Path, logits: dict[str, np.ndarray], story: dict[str, Any]) -> None:
