@@ -51,6 +51,7 @@ ROWS = {
     DEFAULT: Composition("default", BOTH),
     f"{FROZEN} without experts": Composition(FROZEN),
     FROZEN: Composition(FROZEN, ("lexical",)),
+    f"{FROZEN} + neighbours": Composition(FROZEN, BOTH),
 }
 """What is compared, by the name in tables and summaries."""
 

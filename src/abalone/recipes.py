@@ -32,7 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
     "paper": {"calibrate": False, "thresholds": "half"},
     # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
-    "fast": {"pooling": "mean", "max_length": 96, "epochs": 0, "folds": None, "lexical": True},
+    "fast": {"pooling": "normalized_mean", "max_length": 128, "epochs": 0, "folds": None, "lexical": True},
     # No encoder: tf-idf and a linear SVM a label, with the same calibration and thresholds. Seconds on any machine.
     "words": {"encoder": NO_ENCODER, "epochs": 0, "folds": None, "lexical": True},
 }
