@@ -57,7 +57,7 @@ def predict(
         ),
     ] = None,
     part_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Texts per file in the folder; 10000 if left out.")
+        int | None, typer.Option(metavar="N", min=1, help="Texts per file in the folder; 10000 by default.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last complete file in the folder.")
@@ -67,7 +67,7 @@ def predict(
         Precision | None,
         typer.Option(
             metavar="NAME",
-            help="auto, fp32, bf16 or fp16; that of the model if left out. bf16 is faster on hardware that has it, and "
+            help="auto, fp32, bf16 or fp16; by default that of the model. bf16 is faster on hardware that has it, and "
             "moves probabilities by about 0.01.",
         ),
     ] = None,

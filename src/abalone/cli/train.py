@@ -49,7 +49,7 @@ def train(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of training on a CPU.")] = False,
     **given: Any,
 ) -> None:
-    """Train a model on DATA, tune it on the validation split, and write a model folder."""
+    """Train a model on the training and validation documents of DATA, and write a model folder."""
     from abalone.device import choose_device
     from abalone.losses.registry import loss_spec
 
