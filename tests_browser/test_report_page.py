@@ -124,7 +124,7 @@ def test_out_of_fold_scores_are_named_as_such(browser, pages):
     open_page(browser, pages["judged"])
     head = browser.find("header").text
     assert "out of fold, 140 documents in 3 folds · 5 labels" in head
-    assert "each training document was judged by a model that had not seen it" in head
+    assert "each training document was scored by a model that was not trained on it" in head
     assert "95 %:" in head
     assert "chosen out of fold" in browser.find("#thirds").text
 

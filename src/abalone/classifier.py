@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Gives each text several labels, and is good on the rare ones too.
+    """Multi-label text classifier, made for labels of which most are rare.
 
     Its parameters are a recipe and the settings of `Config`, which override those of the recipe: `encoder`,
     `objective`, `epochs`, `max_length`, `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`,
     `clone`, pipelines, `GridSearchCV`).
 
     Args:
-        recipe: "rare", the best that is known for rare labels; "paper", the paper's method as printed; "fast", where
-            nothing is trained but linear models: minutes without a GPU; "words", tf-idf and linear SVMs without an
-            encoder: seconds.
+        recipe: "rare", the best that is known for rare labels; "paper", the method of the paper; "fast", which trains
+            only linear models and needs no GPU; "words", tf-idf and linear SVMs without an encoder, the fastest.
         settings: of `Config`.
 
     Attributes:
@@ -199,8 +198,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def evaluate_out_of_fold(self) -> tuple[dict[str, float], list[LabelScore]]:
         """Scores on the training documents themselves, overall and label by label.
 
-        Each document was judged by a model that had not seen it, so they say what the model is worth on new documents;
-        with `folds=0` there are none. The answers are `predictor_.out_of_fold`, which has 95 % intervals too.
+        Each document was scored by a model that was not trained on it, so they estimate the scores on new documents;
+        with `folds=0` there are none. `predictor_.out_of_fold` holds the predictions, and gives 95 % intervals too.
         """
         check_is_fitted(self, "predictor_")
         return self.predictor_.judged()

@@ -1,4 +1,4 @@
-"""Every setting once: its default, which is the paper's, and what it is. YAML, options and classifier are views."""
+"""Define every setting once: its default and its description. YAML, options and classifier are views."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,9 +21,10 @@ NO_ENCODER = "none"  # in place of an encoder's name
 class Config:
     """How a model is made. Immutable; `replace` makes a changed copy.
 
-    The defaults are the paper's values, except for the encoder, which is the one that needs no network; the paper has
-    roberta-base and legal-bert-base-uncased. It also tries 2e-5 for the encoder's learning rates, 10 and 40 epochs for
-    losses without contrast, and 5 for fine-tuning.
+    The defaults of training are the paper's values, except for the encoder, which is the one that needs no network
+    (the paper has roberta-base and legal-bert-base-uncased), and for the precision. The paper also tries 2e-5 for the
+    encoder's learning rates, 10 and 40 epochs for losses without contrast, and 5 for fine-tuning. docs/reproduce.md
+    lists where the code deviates from the paper.
     """
 
     # The encoder
@@ -34,56 +35,59 @@ class Config:
     max_length: Annotated[int, "Tokens read per document"] = 300
     max_chunks: Annotated[int, "Pieces of max_length tokens read per document; their embeddings are averaged"] = 1
     dropout: Annotated[float, "Dropout in the encoder while training"] = 0.1
-    freeze_layers: Annotated[int, "Lower encoder layers left untrained and computed once, which is faster"] = 0
+    freeze_layers: Annotated[int, "Lower encoder layers to freeze; their output is computed once, which is faster"] = 0
 
-    # What is trained
+    # The objective
     objective: Annotated[str, "Training loss, or a sum of losses such as msc+10*bce"] = "msc"
     temperature: Annotated[float, "Temperature of the contrastive losses"] = 0.1
-    beta: Annotated[float, "How much documents repel in msc, relative to prototypes"] = 0.1
+    beta: Annotated[float, "Weight of documents in the denominator of msc, relative to prototypes"] = 0.1
     queue_size: Annotated[int, "Documents kept in the queue of the contrastive losses"] = 512
-    momentum: Annotated[float, "Momentum of the slow encoder that fills the queue"] = 0.999
+    momentum: Annotated[float, "Momentum of the momentum encoder, which fills the queue"] = 0.999
     projection_dim: Annotated[int, "Dimensions of the space in which the contrastive losses compare documents"] = 256
-    name_prototypes: Annotated[bool, "Start the prototypes from the label names"] = False
+    name_prototypes: Annotated[bool, "Initialise the prototypes from the label names"] = False
 
-    # How
+    # The optimisation
     epochs: Annotated[
-        int | None, "Passes over the training documents; 0 leaves the encoder as it is; unset: chosen by their number"
+        int | None,
+        "Passes over the training documents; 0: encoder not trained; unset: chosen by their number",
     ] = 80
     batch_size: Annotated[int, "Documents per batch"] = 32
     accumulation: Annotated[int, "Batches per optimizer step"] = 1
     learning_rate: Annotated[float | None, "Learning rate of the encoder; unset: chosen by its width"] = 5e-5
     head_learning_rate: Annotated[float, "Learning rate of everything else: heads and prototypes"] = 5e-5
     weight_decay: Annotated[float, "Weight decay, except for biases and norms"] = 0.01
-    warmup: Annotated[float, "Share of the steps in which the learning rate rises"] = 0.05
+    warmup: Annotated[float, "Share of the steps for warm-up of the learning rate"] = 0.05
     schedule: Annotated[Schedule | None, "Decay of the learning rate; unset: cosine if contrastive, else linear"] = None
-    clip: Annotated[float, "Largest norm of a gradient"] = 1.0
+    clip: Annotated[float, "Gradients are clipped to this norm"] = 1.0
     patience: Annotated[int | None, "Stop after this many epochs without a better validation score"] = None
 
-    # What is held out
+    # The folds
     folds: Annotated[
         int | None,
-        "Parts of the documents, each scored by a model of the others, before one model is trained on all; "
-        "1 holds out a fifth once; 0 only ever trains on the training split; unset: chosen by corpus and device",
+        "Folds for cross-fitting: each is scored by a model trained on the others, then one model is trained on all; "
+        "1 holds out a fifth once; 0 trains on the training split only; unset: chosen by corpus and device",
     ] = 0
 
     # From embeddings to labels, where the objective has no layer for logits of its own
-    classifier: Annotated[Classifier, "Linear models on the trained encoder, or fine-tuning with one"] = "probe"
+    classifier: Annotated[Classifier, "Linear models on the trained encoder, or fine-tuning with a linear layer"] = (
+        "probe"
+    )
     finetune_objective: Annotated[str, "Loss of fine-tuning; not a contrastive one"] = "bce"
     finetune_epochs: Annotated[int, "Passes over the training documents in fine-tuning"] = 10
     finetune_learning_rate: Annotated[float, "Learning rate of the encoder in fine-tuning"] = 5e-5
 
     # The decision
-    lexical: Annotated[bool, "Mix in a tf-idf model, weighted by what helps on validation"] = False
-    neighbours: Annotated[bool, "Mix in the nearest training documents, weighted by what helps on validation"] = False
-    calibrate: Annotated[bool, "Calibrate probabilities on validation"] = True
-    thresholds: Annotated[ThresholdObjective, "The F1 that thresholds are tuned for; half sets all to 0.5"] = "macro"
+    lexical: Annotated[bool, "Mix in a tf-idf model; held-out documents decide its weight"] = False
+    neighbours: Annotated[bool, "Mix in the nearest training documents; held-out documents decide their weight"] = False
+    calibrate: Annotated[bool, "Calibrate probabilities on held-out documents"] = True
+    thresholds: Annotated[ThresholdObjective, "F1 to tune thresholds for; half sets all of them to 0.5"] = "macro"
     at_least_one: Annotated[bool, "Give every document at least its most probable label"] = False
 
     # The run
-    seed: Annotated[int, "Seed of everything random"] = 0
+    seed: Annotated[int, "Random seed"] = 0
     device: Annotated[str, "Where to compute: auto, cpu, cuda, cuda:1, mps"] = "auto"
     precision: Annotated[Precision, "auto trains in bf16 where that is faster, and predicts in fp32"] = "auto"
-    checkpoint_seconds: Annotated[float, "Seconds between checkpoints: the most an interruption can cost"] = 300.0
+    checkpoint_seconds: Annotated[float, "Seconds between checkpoints; an interruption loses no more"] = 300.0
     tensorboard: Annotated[str | None, "Folder for TensorBoard logs"] = None
 
     def __post_init__(self) -> None:

@@ -162,9 +162,8 @@ def verdict(rows: Mapping[str, Mapping[str, float]], documents: int) -> str:
         return f"{found} ABALONE is ahead on both."
     where = "on the rarest third" if ahead else "over all labels" if ahead_in_tail else "on both"
     return (
-        f"{found} ABALONE is not clearly ahead {where}: {documents:,} papers are few to train an encoder on, and "
-        "simpler models do as well. The gap opens with more of them: on 47,300 papers the default recipe has a "
-        "macro-F1 of 54.9, tf-idf + SVM 51.4 (docs/recipe.md)."
+        f"{found} ABALONE is not clearly ahead {where}: {documents:,} papers are few for training an "
+        "encoder. On 47,300 papers the default recipe has a macro-F1 of 54.9, tf-idf + SVM 51.4 (docs/recipe.md)."
     )
 
 

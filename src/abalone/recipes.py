@@ -29,19 +29,20 @@ RECIPES: dict[str, dict[str, Any]] = {
         "lexical": True,
         "neighbours": True,
     },
-    # The paper's method as printed: contrastive pre-training, linear evaluation, labels above 0.5.
+    # The paper's method: contrastive pre-training, linear evaluation, labels above 0.5. docs/reproduce.md lists where
+    # we deviate from it.
     "paper": {"calibrate": False, "thresholds": "half"},
-    # Nothing is trained but linear models, on the encoder's embeddings and on words: minutes without a GPU.
+    # Only linear models are trained, on the encoder's embeddings and on words: minutes without a GPU.
     "fast": {"pooling": "normalized_mean", "max_length": 128, "epochs": 0, "folds": None, "lexical": True},
-    # No encoder: tf-idf and a linear SVM a label, with the same calibration and thresholds. Seconds on any machine.
+    # No encoder: tf-idf and a linear SVM per label, with the same calibration and thresholds. The fastest.
     "words": {"encoder": NO_ENCODER, "epochs": 0, "folds": None, "lexical": True},
 }
 
 ABOUT_RECIPES = {  # as the help says it
     "rare": "the best known for rare labels; trains the encoder, best on a GPU",
-    "paper": "the method of the paper as printed, 80 epochs",
+    "paper": "the method of the paper, 80 epochs",
     "fast": "trains only linear models, which takes minutes without a GPU",
-    "words": "tf-idf and linear SVMs without an encoder, in seconds on any machine",
+    "words": "tf-idf and linear SVMs without an encoder, the fastest on any machine",
 }
 
 

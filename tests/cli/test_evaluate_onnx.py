@@ -128,7 +128,7 @@ def with_story(file: Path, target: Path, story: dict[str, object] | None) -> Pat
 def test_a_file_of_before_says_that_it_does_not_know_its_data(made, tmp_path):
     with_story(made / "model.onnx", tmp_path / "old.onnx", None)
     done = run(tmp_path / "old.onnx", made / "papers.jsonl", "--json")
-    assert f"warning: {tmp_path / 'old.onnx'} does not say what it was trained on, so" in done.stderr
+    assert f"warning: {tmp_path / 'old.onnx'} has no record of its training data, so" in done.stderr
     scores = told(done.stdout)
     assert "macro_f1_tail" not in scores
     assert {label["train_frequency"] for label in scores["labels"]} == {None}

@@ -43,9 +43,7 @@ def run(*arguments: object) -> Result:
 def test_tables_for_people(model):
     result = run(model)
     assert result.exit_code == 0, result.stderr
-    assert "out of fold: each of 130 documents judged by a model that had not seen it" in " ".join(
-        result.stdout.split()
-    )
+    assert "out of fold: each of 130 documents scored by a model not trained on it" in " ".join(result.stdout.split())
     assert re.search(r"^ +out of fold( +\d+\.\d){6} *$", result.stdout, re.MULTILINE)
     assert re.search(r"^ +95 %: from( +\d+\.\d){5} *$", result.stdout, re.MULTILINE)
     assert re.search(r"^ +to( +\d+\.\d){5} *$", result.stdout, re.MULTILINE)
@@ -75,9 +73,9 @@ def test_labels_that_cannot_be_judged_are_named(classifier, tmp_path):
     model.save_pretrained(tmp_path / "model")
     result = run(tmp_path / "model", "--json")
     assert result.stderr.splitlines() == [
-        "note: 1 of the 5 labels are on none of the documents that were held out. Each counts as F1 0 in macro-F1: b.",
-        "note: 1 of the 5 labels have all their documents in one fold: the model that judged them did not know the "
-        "label, and mostly missed it. They are c.",
+        "note: 1 of the 5 labels occur in no held-out document. Each counts as F1 0 in macro-F1: b.",
+        "note: 1 of the 5 labels have all their documents in one fold, so the model that scored that fold could not "
+        "learn the label: c.",
     ]
     told = json.loads(result.stdout)
     assert (told["absent_labels"], told["untaught_labels"]) == (1, 1)
@@ -95,10 +93,10 @@ def test_a_model_without_them_says_to_give_data(classifier, tmp_path):
     ("arguments", "told"),
     [
         (("nowhere",), "nowhere is not a model folder"),
-        (("{model}", "--split", "test"), "--split is about DATA, and none is given"),
-        (("{model}", "--text-column", "body"), "--text-column is about DATA, and none is given"),
-        (("{model}", "--drop-duplicates"), "--drop-duplicates is about DATA, and none is given"),
-        (("{model}/abalone.json",), "is a file, and only a model folder holds out-of-fold scores: give it, or DATA"),
+        (("{model}", "--split", "test"), "--split needs DATA"),
+        (("{model}", "--text-column", "body"), "--text-column needs DATA"),
+        (("{model}", "--drop-duplicates"), "--drop-duplicates needs DATA"),
+        (("{model}/abalone.json",), "is a file, which has no out-of-fold scores: give its model folder"),
     ],
 )
 def test_mistakes_end_in_status_2(arguments, told, model):
@@ -111,7 +109,9 @@ def test_documents_that_are_all_known_are_answered_with_the_way_to_these_scores(
     tiny.write_jsonl(tmp_path / "same.jsonl", TEXTS, lists(LABELS), [None] * 130)
     result = run(model, tmp_path / "same.jsonl")
     assert result.exit_code == 2
-    assert f"`abalone evaluate {model}` without DATA; to score them nevertheless, add --split all" in result.stderr
+    assert (
+        f"run `abalone evaluate {model}` without DATA for its out-of-fold scores, or add --split all" in result.stderr
+    )
     assert run(model, tmp_path / "same.jsonl", "--split", "all").exit_code == 0
 
 

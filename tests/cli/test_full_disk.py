@@ -79,7 +79,7 @@ def test_while_the_model_is_written(size, shop, tmp_path):
     undisturbed(train(shop, output, "--epochs", "0", "--seed", "7"), shop)
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     told = refused(partial(limited, size, train(shop, output, "--epochs", "0")), shop)
-    kept = f"the training is done and kept in {output}.training: make room, and add --resume"
+    kept = f"training is finished and kept in {output}.training: free some space and add --resume"
     assert f"error: {output}: File too large; {kept}" in told
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.training"]

@@ -291,7 +291,7 @@ def test_a_bad_row_that_is_skipped_has_an_answer_that_says_so_in_its_place(
     assert skipped[0] == {"labels": None, "skipped": first}
     assert len(skipped) == (3 if way == "table" else 2)  # empty lines at the end are no texts
     assert all(answer["labels"] is None and str(name) in answer["skipped"] for answer in skipped)
-    assert result.stderr == f"note: Rows skipped: {len(skipped)}; the answers in their places say why.\n"
+    assert result.stderr == f"note: Rows skipped: {len(skipped)}; their answers say why.\n"
 
 
 def test_bad_rows_are_skipped_and_listed_beside_a_folder_of_answers(model, tmp_path):

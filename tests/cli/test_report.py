@@ -103,7 +103,7 @@ def test_without_data_out_of_fold_scores_are_shown_where_the_folder_has_them(mod
     model.save_pretrained(tmp_path / "judged")
     result = run(tmp_path / "judged")
     assert result.exit_code == 0, result.stderr
-    assert "note: the page shows out-of-fold scores, and no texts; add --data to score documents." in result.stderr
+    assert "note: the page shows out-of-fold scores without texts; add --data to score documents." in result.stderr
     (shown,) = payload(tmp_path / "report.html")["runs"]
     assert shown["scores"] == pytest.approx(model.evaluate_out_of_fold()[0], abs=1e-6)
     assert shown["out_of_fold"]["documents"] == 130
@@ -112,7 +112,7 @@ def test_without_data_out_of_fold_scores_are_shown_where_the_folder_has_them(mod
     tiny.write_jsonl(tmp_path / "same.jsonl", TEXTS[:130], lists(LABELS[:130]), [None] * 130)
     known = run(tmp_path / "judged", "--data", tmp_path / "same.jsonl")
     assert known.exit_code == 0, known.stderr
-    assert "note: no document is left that was not trained on: the page shows out-of-fold answers." in known.stderr
+    assert "note: every document was used in training: the page shows out-of-fold predictions." in known.stderr
     again = payload(tmp_path / "report.html")
     assert (again["documents"]["split"], again["documents"]["count"]) == ("out of fold", 130)
     assert again["documents"]["out_of_fold"]
@@ -148,7 +148,7 @@ def test_an_old_report_stays_when_the_new_one_fails(models, tmp_path):
     ("arguments", "told"),
     [
         (("nowhere",), "nowhere is not a model folder"),
-        (("{data}",), "papers.jsonl is a file, and a report shows what only a model folder holds, such as settings"),
+        (("{data}",), "papers.jsonl is a file, and a report needs the settings"),
         (("{0}", "{0}"), "the same model folder is given twice"),
         (("{0}", "--split", "tset"), "no split is called 'tset'"),
         (("{0}", "-o", "{0}"), "is a folder: name an HTML file with --output"),

@@ -278,7 +278,7 @@ def test_unknown_tables_and_decided_settings(workshop, tmp_path):
     assert "no table is called 'abblation'" in run(*words(workshop, tmp_path / "out", "abblation")).stderr
     (tmp_path / "more.yaml").write_text("epochs: 3\n")
     arguments = words(workshop, tmp_path / "out", "ablation", "--config", str(tmp_path / "more.yaml"))
-    assert "epochs: decided by the rows and the grid" in run(*arguments).stderr
+    assert "epochs: set by the rows and the grid" in run(*arguments).stderr
 
 
 def test_a_corpus_without_a_test_split(workshop, tmp_path):

@@ -125,7 +125,7 @@ def test_what_a_model_knows_is_left_out_of_other_files(data, capsys):
 
 def test_nothing_left_is_an_error(data):
     seen = {"model": SeenTexts.of(TEXTS)}
-    with pytest.raises(ValueError, match=r"model was trained or tuned on every document of papers; .* add --split all"):
+    with pytest.raises(ValueError, match=r"model was trained or tuned on every document of papers: .*add --split all"):
         scored(data, {"model": {}}, seen=seen)
 
 

@@ -224,8 +224,8 @@ def test_a_finished_run_is_not_done_again(options, finished, workshop, tmp_path)
     result = run(*command(workshop, finished, *GIVEN, "--resume", *options))
     assert result.exit_code == 0, result.output
     assert (
-        f"note: {finished} is finished already: the same settings and documents; nothing to do "
-        "(leave out --resume to train it again)\n"
+        f"note: {finished} is finished already, with the same settings and documents: nothing to do. "
+        "Leave out --resume to train it again.\n"
     ) in result.stderr
     assert state(finished) == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -127,11 +127,9 @@ def test_little_of_something_is_told_once(tmp_path):
     assert told(tmp_path, ["a;b", "b", "c;a", "c"] * 25) == []
     assert told(tmp_path, ["a;b", "b", "c;a"] * 5) == [FEW.format(15)]
     assert told(tmp_path, ["a", "b", ""] * 40) == [ONE_EACH]
-    only = "There is only one label, 'a', so all that can be learnt is which documents carry it: "
+    only = "There is only one label, 'a', so a model can only learn which documents have it: "
     assert told(tmp_path, ["a", "", ""] * 40) == [only + "80 do not."]
-    assert told(tmp_path, ["a"] * 120) == [
-        only + "here all do, and there is nothing to learn. Add documents without it."
-    ]
+    assert told(tmp_path, ["a"] * 120) == [only + "here all do. Add documents without it."]
 
 
 def copies(tmp_path, count: int = 120) -> Path:

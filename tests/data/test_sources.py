@@ -50,7 +50,7 @@ def test_files_left_out_of_a_folder_are_noted(tmp_path):
     write(tmp_path / "train.csv", "text,labels\nx,a\n")
     write(tmp_path / "test.csv", "text,labels\ny,a\n")
     write(tmp_path / "names.csv", "id,name\n")
-    assert "Left out, since the file names tell no split: names.csv." in load_corpus(tmp_path).notes
+    assert "Left out, because the file names contain no split: names.csv." in load_corpus(tmp_path).notes
 
 
 def test_a_folder_with_training_alone_may_have_a_split_column(tmp_path):

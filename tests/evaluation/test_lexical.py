@@ -203,7 +203,7 @@ def test_files_that_do_not_belong_together_are_refused(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "no settings"), ("[]", "no settings"), ('{"format": 99}', "format 99")]
+    ("content", "message"), [("{", "not the settings"), ("[]", "not the settings"), ('{"format": 99}', "format 99")]
 )
 def test_settings_of_something_else_are_refused(tmp_path, content, message):
     (tmp_path / SETTINGS).write_text(content)

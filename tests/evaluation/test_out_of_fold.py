@@ -245,7 +245,7 @@ def test_content_that_does_not_fit_together_is_refused(made):
     with pytest.raises(ValueError, match=r"out_of_fold\.safetensors lacks 'marks'"):
         OutOfFold.from_bytes(save({name: value for name, value in stored.items() if name != "marks"}))
     for content in (b"", b"PK", made.to_bytes()[:-3], b"\xff" * 64):
-        with pytest.raises(ValueError, match=r"out_of_fold\.safetensors is no safetensors file"):
+        with pytest.raises(ValueError, match=r"out_of_fold\.safetensors is not a safetensors file"):
             OutOfFold.from_bytes(content)
 
 

@@ -175,7 +175,7 @@ def test_impossible_grids_are_refused(wrong, message):
 
 def test_settings_that_a_table_decides_are_refused():
     refuse_decided(Config(pooling="mean", batch_size=8))
-    with pytest.raises(ValueError, match=r"epochs, temperature: decided by"):
+    with pytest.raises(ValueError, match=r"epochs, temperature: set by"):
         refuse_decided(Config(epochs=3, temperature=0.5))
 
 

@@ -60,7 +60,7 @@ def test_nothing_but_an_unfinished_line(path):
 def test_a_line_that_is_no_result_is_told_by_number(path, line):
     finish(Results(path, "corpus"), RUN)
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ValueError, match=r"results\.jsonl:2: no result"):
+    with pytest.raises(ValueError, match=r"results\.jsonl:2: not the result"):
         Results(path, "corpus")
 
 
@@ -169,7 +169,7 @@ def test_no_number_is_never_written(path):
 )
 def test_a_record_that_tables_could_not_use_is_told_by_number(path, change, told):
     path.write_text(json.dumps({**record(RUN, "corpus"), **change}) + "\n")
-    with pytest.raises(ValueError, match=rf"results\.jsonl:1: no result of a run \({told}|{told}.*remove the line"):
+    with pytest.raises(ValueError, match=rf"results\.jsonl:1: not the result.* \({told}|{told}.*remove the line"):
         Results(path, "corpus")
 
 

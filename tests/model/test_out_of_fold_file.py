@@ -80,7 +80,7 @@ def test_damage_is_named(folder):
             read(folder)
     (folder / SUMS).unlink()
     for read in (load, load_judged):
-        with pytest.raises(ValueError, match=rf"{folder} is damaged: {OUT_OF_FOLD} is no safetensors file"):
+        with pytest.raises(ValueError, match=rf"{folder} is damaged: {OUT_OF_FOLD} is not a safetensors file"):
             read(folder)
 
 

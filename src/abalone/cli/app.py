@@ -85,7 +85,7 @@ class App(typer.Typer):
 app = App(
     name="abalone",
     cls=Commands,
-    help="Multi-label text classification that is good on rare labels too.",
+    help="Multi-label text classification, made for rare labels.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -32,7 +32,7 @@ TextColumn = Annotated[
     typer.Option(
         "--text-column",
         metavar="NAME",
-        help="Column of the text; found by its usual names if left out. Give it several times to join columns.",
+        help="Text column; by default, one with a usual name. Repeat the option to join several columns.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -41,7 +41,7 @@ LabelColumn = Annotated[
     typer.Option(
         "--label-column",
         metavar="NAME",
-        help="Column of the labels; found by its usual names if left out. Give it several times for 0/1 columns.",
+        help="Label column; by default, one with a usual name. Repeat the option for several 0/1 columns.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -50,7 +50,7 @@ SplitColumn = Annotated[
     typer.Option(
         "--split-column",
         metavar="NAME",
-        help="Column that says train, val or test.",
+        help="Column with the split: train, val or test.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -59,7 +59,7 @@ LabelSeparator = Annotated[
     typer.Option(
         "--label-separator",
         metavar="TEXT",
-        help="What separates the labels in a cell.",
+        help="Separator between the labels in a cell.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -67,7 +67,7 @@ MergeCase = Annotated[
     bool,
     typer.Option(
         "--merge-case",
-        help="Make labels that differ only by case one, in lower case.",
+        help="Merge labels that differ only by case, in lower case.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -75,7 +75,7 @@ DropDuplicates = Annotated[
     bool,
     typer.Option(
         "--drop-duplicates",
-        help="Keep one of each text, with the labels of all its copies.",
+        help="Keep one copy of each text, with the labels of all copies.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -84,7 +84,7 @@ Encoding = Annotated[
     typer.Option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of text files, such as cp1252 or utf-16; UTF-8 if left out.",
+        help="Encoding of text files, such as cp1252 or utf-16; UTF-8 by default.",
         rich_help_panel=READING_PANEL,
     ),
 ]
@@ -92,7 +92,7 @@ SkipBadRows = Annotated[
     bool,
     typer.Option(
         "--skip-bad-rows",
-        help="Leave out rows that cannot be used, and list them, instead of stopping.",
+        help="Skip rows that cannot be used, and list them in a file, instead of stopping.",
         rich_help_panel=READING_PANEL,
     ),
 ]

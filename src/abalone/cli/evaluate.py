@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from abalone.model.predictor import Predictor
     from abalone.serving.onnx_model import OnnxModel
 
-ADVICE = "to see what it made of them before it had seen them, run `abalone evaluate {}` without DATA; "
+ADVICE = "run `abalone evaluate {}` without DATA for its out-of-fold scores, or "
 SHOWN = 10  # labels at the bad end of the per-label table
 
 
@@ -34,8 +34,8 @@ def evaluate(
         str | None,
         typer.Argument(
             metavar="[DATA]",
-            help="A file, a folder, or the name of a known corpus. Without it, the out-of-fold scores that the model "
-            "folder holds are shown.",
+            help="A file, a folder, or the name of a known corpus. Without it, the out-of-fold scores stored in the "
+            "model folder are printed.",
             show_default=False,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def evaluate(
 ) -> None:
     """Score a model on DATA: overall, on frequent and rare labels, and label by label.
 
-    Without DATA the scores are of its training documents, each judged by a model that had not seen it.
+    Without DATA, print out-of-fold scores: each training document scored by a model that was not trained on it.
     """
     from abalone.cli.tables import scores_table
     from abalone.data.corpus import SPLITS
@@ -61,7 +61,7 @@ def evaluate(
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
     if data is None:
         if given := [name for name, value in {"split": split, **reading}.items() if value]:
-            raise ValueError(f"--{given[0].replace('_', '-')} is about DATA, and none is given")
+            raise ValueError(f"--{given[0].replace('_', '-')} needs DATA: give the documents to score")
         _show_out_of_fold(model, as_json)
         return
     if launched()[1] > 1 and model.is_file():
@@ -69,7 +69,7 @@ def evaluate(
     opened = open_model(model, device)
     if not opened.story:
         warnings.warn(
-            f"{model} does not say what it was trained on, so training documents may be scored, and scores by head, "
+            f"{model} has no record of its training data, so training documents may be scored, and scores by head, "
             "medium and tail are missing: export the model again",
             stacklevel=2,
         )
@@ -101,7 +101,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
     from abalone.model.folder import load_judged
 
     if model.is_file():
-        raise ValueError(f"{model} is a file, and only a model folder holds out-of-fold scores: give it, or DATA")
+        raise ValueError(f"{model} is a file, which has no out-of-fold scores: give its model folder, or add DATA")
     judged = load_judged(model)
     answers, frequencies = judged.out_of_fold, judged.frequencies
     scores, intervals = answers.scores(frequencies), answers.intervals(frequencies)
@@ -124,7 +124,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
         "95 %: from": {name: found.low for name, found in intervals.items()},
         "to": {name: found.high for name, found in intervals.items()},
     }
-    title = f"out of fold: each of {len(answers):,} documents judged by a model that had not seen it"
+    title = f"out of fold: each of {len(answers):,} documents scored by a model not trained on it"
     scores_table(rows, title=title, present=True)
     _show_lowest(by_label)
 
@@ -139,15 +139,15 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
     if absent:
         tell(
             [
-                f"{len(absent):,} of the {len(names):,} labels are on none of the documents that were held out. Each "
-                f"counts as F1 0 in macro-F1: {listed(absent)}."
+                f"{len(absent):,} of the {len(names):,} labels occur in no held-out document. Each counts as F1 0 in "
+                f"macro-F1: {listed(absent)}."
             ]
         )
     if untaught:
         tell(
             [
-                f"{len(untaught):,} of the {len(names):,} labels have all their documents in one fold: the model that "
-                f"judged them did not know the label, and mostly missed it. They are {listed(untaught)}."
+                f"{len(untaught):,} of the {len(names):,} labels have all their documents in one fold, so the model "
+                f"that scored that fold could not learn the label: {listed(untaught)}."
             ]
         )
     return len(absent), len(untaught)

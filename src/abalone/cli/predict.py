@@ -40,7 +40,7 @@ def predict(
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every label.")] = False,
     top: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Give the N most probable labels, whatever their thresholds."),
+        typer.Option(metavar="N", min=1, help="Print the N most probable labels, ignoring thresholds."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -57,7 +57,7 @@ def predict(
         ),
     ] = None,
     part_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Texts per file in the folder; 10000 if left out.")
+        int | None, typer.Option(metavar="N", min=1, help="Texts per file in the folder; 10000 by default.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last complete file in the folder.")
@@ -67,7 +67,7 @@ def predict(
         Precision | None,
         typer.Option(
             metavar="NAME",
-            help="auto, fp32, bf16 or fp16; that of the model if left out. bf16 is faster on hardware that has it, and "
+            help="auto, fp32, bf16 or fp16; by default that of the model. bf16 is faster on hardware that has it, and "
             "moves probabilities by about 0.01.",
         ),
     ] = None,
@@ -165,7 +165,7 @@ def predict(
     else:
         _write(("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in block) for block in blocks), None)
     if skipped and skipped.errors:
-        typer.echo(f"note: Rows skipped: {len(skipped.errors)}; the answers in their places say why.", err=True)
+        typer.echo(f"note: Rows skipped: {len(skipped.errors)}; their answers say why.", err=True)
 
 
 def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:

@@ -22,7 +22,7 @@ def report(
             "--data",
             metavar="DATA",
             help="Documents to score the models on: a file, a folder, or the name of a known corpus. "
-            "Without it the page shows what the model folders hold: out-of-fold scores, if there are any.",
+            "Without it the page shows the data stored in the model folders, with out-of-fold scores if there are any.",
         ),
     ] = None,
     split: Annotated[
@@ -50,8 +50,8 @@ def report(
         raise IsADirectoryError(f"{output} is a folder: name an HTML file with --output")
     if files := [folder for folder in folders if folder.is_file()]:
         raise ValueError(
-            f"{files[0]} is a file, and a report shows what only a model folder holds, such as settings and learning "
-            "curves: give the folder that it was exported from. `abalone evaluate` scores an ONNX file"
+            f"{files[0]} is a file, and a report needs the settings and learning curves of a model folder: give the "
+            "folder that it was exported from. `abalone evaluate` scores an ONNX file"
         )
     models = {
         name: AbaloneClassifier.from_pretrained(folder, device=device)
@@ -73,7 +73,7 @@ def report(
     typer.echo(f"report: {output}")
     if documents is None:
         every = all(model.predictor_.out_of_fold is not None for model in models.values())
-        shown = "out-of-fold scores, and no texts" if every else "only what the model folders hold"
+        shown = "out-of-fold scores without texts" if every else "only the data stored in the model folders"
         typer.echo(f"note: the page shows {shown}; add --data to score documents.", err=True)
 
 

@@ -178,7 +178,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
-    """A table of dashes helps nobody: say what is there, so that the options can be mended."""
+    """Refuse to print a table of dashes: say which results are stored, so that the options can be corrected."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"

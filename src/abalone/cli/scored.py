@@ -1,4 +1,4 @@
-"""Which documents models are scored on: none that they were trained on, as far as that can be known."""
+"""Choose the documents to score models on: none that they were trained on, as far as that can be known."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def to_score(
         trained_on: the provenance of each model's data, by the name of the model.
         seen: the texts that each was trained and tuned on, where it knows them.
         path, options: those of `read_corpus`.
-        advice: what else to do with documents that are all known, ending in "; ".
+        advice: what else to do with documents that are all known, ending in ", or ".
         judged: the out-of-fold answers of all models. Where no split is asked for and nothing is left that no model
             knows, the documents that all of these answer are taken, and the split is called "out of fold".
     """
@@ -105,11 +105,11 @@ def _of_own_data(
             rows = _judged(documents.texts, judged)
             if rows.size:
                 chosen = WHERE
-                tell(["no document is left that was not trained on: the page shows out-of-fold answers."])
+                tell(["every document was used in training: the page shows out-of-fold predictions."])
             elif chosen == "all":
                 raise ValueError(
-                    f"{' or '.join(seen)} was trained or tuned on every document of {read.name}; {advice}to score "
-                    "them nevertheless, add --split all"
+                    f"{' or '.join(seen)} was trained or tuned on every document of {read.name}: {advice}add "
+                    "--split all to score these documents anyway"
                 )
         labelled: Labelled = take(documents.texts, rows), documents.labels.select(rows)
         now: Mapping[str, Any] = {"split": {"origin": read.origin}}

@@ -36,7 +36,7 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request, in MiB.")] = 4,
     device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
 ) -> None:
-    """Serve a model over HTTP: a page to try it on, and an API, which /docs describes."""
+    """Serve a model over HTTP: a page to try it, and an API with its reference at /docs."""
     try:
         from abalone.serving.app import create_app
         from abalone.serving.limits import Limits
@@ -87,7 +87,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
         else:
             corpus = read_as_trained_on(evidence, trained_on)
         if story and not same_data(corpus.provenance, trained_on):
-            typer.echo(f"note: the model was not trained on {corpus.name} as it is now.", err=True)
+            typer.echo(f"note: {corpus.name} differs from the data that the model was trained on.", err=True)
         documents = Evidence.of(corpus, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     name = model.resolve().name.removesuffix(".onnx")

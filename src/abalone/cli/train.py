@@ -46,10 +46,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from its last checkpoint.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of work on a CPU.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of training on a CPU.")] = False,
     **given: Any,
 ) -> None:
-    """Train a model on DATA, tune it on the validation split, and write a model folder."""
+    """Train a model on the training and validation documents of DATA, and write a model folder."""
     from abalone.device import choose_device
     from abalone.losses.registry import loss_spec
 
@@ -151,8 +151,8 @@ def settings_for_cpu(settings: Config, corpus: "Corpus", resumed: Path | None) -
     if _characters(corpus, settings.max_length * CHARACTERS_A_TOKEN) <= CPU_CHARACTERS:
         return settings
     typer.echo(
-        f"note: no GPU, and much to read: using --recipe fast, which takes the encoder as it is. "
-        f"--recipe {DEFAULT} trains it too, better on rare labels, in hours.",
+        f"note: no GPU found and a large corpus: using --recipe fast, which does not train the encoder. "
+        f"--recipe {DEFAULT} trains it, which is better for rare labels but takes hours.",
         err=True,
     )
     return fast
@@ -202,8 +202,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         lambda: _is_finished(output, run_folder, settings, corpus)
     ):
         typer.echo(
-            f"note: {output} is finished already: the same settings and documents; nothing to do "
-            "(leave out --resume to train it again)",
+            f"note: {output} is finished already, with the same settings and documents: nothing to do. "
+            "Leave out --resume to train it again.",
             err=True,
         )
         return
@@ -243,7 +243,7 @@ def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
         return
     typer.echo(f"{estimate.advice('--recipe fast')}.", err=True)
     if ask and estimate.seconds > HOURS and _in_terminal():
-        typer.confirm("Train all the same?", abort=True, err=True)
+        typer.confirm("Train anyway?", abort=True, err=True)
 
 
 def _in_terminal() -> bool:
@@ -286,5 +286,6 @@ def _save(model: "AbaloneClassifier", output: Path, run_folder: Path) -> None:
     try:
         model.save_pretrained(output)
     except OSError as error:
-        kept = f"{error.strerror or error}; the training is done and kept in {run_folder}: make room, and add --resume"
+        reason = error.strerror or error
+        kept = f"{reason}; training is finished and kept in {run_folder}: free some space and add --resume"
         raise OSError(error.errno, kept, error.filename) from error

@@ -257,12 +257,8 @@ def _doubts(names: list[str], distinct: np.ndarray) -> list[str]:
     if len(names) == 1:
         without = int((distinct == 0).sum())
         doubts.append(
-            f"There is only one label, {names[0]!r}, so all that can be learnt is which documents carry it: "
-            + (
-                f"{without:,} do not."
-                if without
-                else "here all do, and there is nothing to learn. Add documents without it."
-            )
+            f"There is only one label, {names[0]!r}, so a model can only learn which documents have it: "
+            + (f"{without:,} do not." if without else "here all do. Add documents without it.")
         )
     elif distinct.max() == 1:
         doubts.append(

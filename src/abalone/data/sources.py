@@ -119,9 +119,11 @@ def _open_files(folder: Path, found: DataFiles, checked: bool, encoding: str | N
         tables += [_open_file(path, split, encoding) for path in paths]
         files |= {path.relative_to(folder).as_posix(): path for path in paths}
         if split is None and None in found.of_split and len(paths) > 1:
-            notes.append(f"No file name tells the split, so these are read as one table: {_names(paths)}.")
+            notes.append(
+                f"No file name contains a split (train, val, test), so these are read as one table: {_names(paths)}."
+            )
     if found.left_out:
-        notes.append(f"Left out, since the file names tell no split: {_names(found.left_out)}.")
+        notes.append(f"Left out, because the file names contain no split: {_names(found.left_out)}.")
     formats = "/".join(dict.fromkeys(table.format for table in tables))
     name = folder.resolve().name
     provenance = {"source": name, "format": formats, **_checksums(files, checked), **_told(encoding)}

@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say: one temperature for each group of labels."""
+"""Temperature scaling: calibrated probabilities, with one temperature for each group of labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -179,7 +179,7 @@ def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:
-    """Mean gap between what the probabilities say and what is true, over bins of equal width.
+    """Expected calibration error: mean gap between predicted and observed frequency, over bins of equal width.
 
     Taken over all (document, label) pairs at once. Most pairs are sure negatives, so values are small; compare
     them on the same labels only.

@@ -1,4 +1,4 @@
-"""What the metrics, thresholds and calibration are given: read, and refused in words that name the argument."""
+"""Read and check the inputs of metrics, thresholds and calibration; errors name the argument."""
 
 import numpy as np
 from scipy.sparse import csr_array, issparse

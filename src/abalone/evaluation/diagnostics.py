@@ -1,4 +1,4 @@
-"""The two ailments the paper names, measured: attraction–repulsion imbalance, and the lack of positives.
+"""Measure the two problems the paper names: attraction–repulsion imbalance, and the lack of positives.
 
 Both are reported per (document, label) pair and averaged by label, so that head and tail can be set side by side.
 """
@@ -17,7 +17,7 @@ from abalone.losses.pairs import label_matrix
 
 @dataclass(frozen=True)
 class Forces:
-    """S_att and S_rep of every (document, label) pair with y = 1; NaN where there is nobody to attract or repel."""
+    """S_att and S_rep of every (document, label) pair with y = 1; NaN without a document to attract or repel."""
 
     documents: Tensor  # [pairs]
     labels: Tensor  # [pairs]
@@ -83,11 +83,11 @@ class Positives:
     num_labels: int
 
     def mean(self, *, queue: bool = False, prototypes: bool = False) -> np.ndarray:
-        """[L], positives an anchor of the label finds on average; NaN for a label nobody carries."""
+        """[L], positives an anchor of the label finds on average; NaN for a label without documents."""
         return self._by_label(self._found(queue, prototypes).astype(np.float64))
 
     def missing(self, *, queue: bool = False, prototypes: bool = False) -> np.ndarray:
-        """[L], share of the label's anchors that find no positive at all; NaN for a label nobody carries."""
+        """[L], share of the label's anchors that find no positive at all; NaN for a label without documents."""
         return self._by_label((self._found(queue, prototypes) == 0).astype(np.float64))
 
     def _found(self, queue: bool, prototypes: bool) -> np.ndarray:

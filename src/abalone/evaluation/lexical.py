@@ -347,7 +347,7 @@ def _read_settings(content: bytes, path: Path) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(content)
         found = stored["format"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path}: no settings of a lexical model ({readable(str(error))})") from error
+        raise ValueError(f"{path}: not the settings of a lexical model ({readable(str(error))})") from error
     if found not in range(1, FORMAT + 1):
         raise ValueError(f"{path}: format {found}, but this version reads formats 1 to {FORMAT}")
     return stored

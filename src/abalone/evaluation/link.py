@@ -1,4 +1,4 @@
-"""How the decision values of linear SVMs become logits."""
+"""Turn the decision values of linear SVMs into logits."""
 
 from dataclasses import asdict, dataclass
 

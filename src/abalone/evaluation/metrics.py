@@ -69,7 +69,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class LabelScore:
-    """How one label fares."""
+    """The scores of one label."""
 
     name: str
     train_frequency: int | None
@@ -88,7 +88,7 @@ def per_label(
     frequencies: np.ndarray | None = None,
     thresholds: np.ndarray | None = None,
 ) -> list[LabelScore]:
-    """One row a label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
+    """One row per label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
 
     Args:
         truth, predictions: [n, L].

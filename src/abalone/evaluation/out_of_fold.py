@@ -1,4 +1,4 @@
-"""Out-of-fold answers: for each document that was trained on, the answer of a model that had not seen it."""
+"""Out-of-fold predictions: for each training document, those of a model that was not trained on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,19 +36,19 @@ TRUE, GIVEN = 1, 2  # bits of a pair's mark in the file
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """What was said of each document by a model that had not seen it, with thresholds that had not seen its fold.
+    """Hold the predictions for each training document by a model that was not trained on it.
 
-    It is kept beside the model, without the texts. The weights of the mixture and the temperatures are a handful of
-    numbers fitted on all documents; thresholds are one a label, so they are fitted for each fold on the other folds.
+    They are saved with the model, without the texts. Weights of the mixture and temperatures are a few numbers, fitted
+    on all documents; there is one threshold per label, so thresholds are fitted for each fold on the other folds.
 
-    A label whose documents all lie in one fold (it has one document, or one and its copies) was unknown to the model
-    that judged them. Its answers count as they are, which is nearly always a miss: nobody knows how well the finished
-    model, which has seen them, finds the next one. `untaught` names these labels.
+    A label whose documents all lie in one fold (a single document, or one and its copies) was unknown to the model that
+    scored this fold. Its predictions count as they are, nearly always misses: these scores cannot tell how well the
+    finished model, which was trained on the documents, finds the next one. `untaught` names these labels.
 
     Args:
         documents: [n] of uint64, `text_hashes` of the texts, in the order of training. A document that was never held
             out is not listed.
-        folds: [n] of uint16, the fold that the document was in: its judge was trained on the others.
+        folds: [n] of uint16, the fold of the document: the model that scored it was trained on the others.
         labels: [n, L], 0/1, the truth.
         probabilities: [n, L] of float32, sparse: pairs that reach the floor of the label, all true ones and all given
             ones.
@@ -188,7 +188,7 @@ class OutOfFold:
         return np.where(known[place] == wanted, first[place], -1)
 
     def untaught(self, frequencies: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the labels that no judge of their documents had seen, as all of these lie in one fold; [U] columns.
+        """Return the labels whose documents all lie in one fold, so that no model that scored them knew them; [U].
 
         Args:
             frequencies: [L], training documents of each label: with a single fold, most are not listed here.
@@ -212,7 +212,7 @@ class OutOfFold:
         frequencies: Sequence[int] | np.ndarray | None = None,
         thresholds: np.ndarray | None = None,
     ) -> list[LabelScore]:
-        """One row a label, as `per_label` gives them; thresholds, of the finished model, are only shown."""
+        """One row per label, as `per_label` gives them; thresholds, of the finished model, are only shown."""
         known = None if frequencies is None else np.asarray(frequencies)
         return per_label(self.labels, self.given, tuple(label_names), known, thresholds)
 
@@ -221,10 +221,10 @@ class OutOfFold:
         return draw_scores(self.labels, self.given, label_thirds(np.asarray(frequencies))).intervals()
 
     def said(self) -> Computed:
-        """Return the probabilities of all pairs [n, L], block by block, for whoever needs a matrix.
+        """Return the probabilities of all pairs [n, L], computed block by block.
 
-        Pairs below the floor that are not given have the mean of theirs, label by label: their sum is right, and none
-        of them stands above another, so that a true pair gains nothing from being kept.
+        Pairs below the floor that are not given have their mean, label by label: their sum is right and all rank the
+        same, so that a true pair gains nothing from being stored.
         """
 
         def block(rows: Index, columns: Index) -> np.ndarray:
@@ -272,7 +272,7 @@ class OutOfFold:
         try:
             stored = load(content)
         except Exception as error:  # safetensors has errors of its own, and numpy others for types that it lacks
-            raise ValueError(f"{OUT_OF_FOLD} is no safetensors file: {error}") from error
+            raise ValueError(f"{OUT_OF_FOLD} is not a safetensors file: {error}") from error
         try:
             _refuse_unfit(stored)
         except KeyError as error:

@@ -142,7 +142,9 @@ def _record(line: bytes, path: Path, number: int) -> Record:
     except (ValueError, RecursionError):
         wrong = "it is not JSON"
     if wrong:
-        raise ValueError(f"{path}:{number}: no result of a run ({wrong}); remove the line, or name another --output")
+        raise ValueError(
+            f"{path}:{number}: not the result of a run ({wrong}): remove the line, or give another --output"
+        )
     # Results of older versions have none.
     if (checksum := record.pop(CHECKSUM, None)) is not None and checksum != _checksum(record):
         raise ValueError(

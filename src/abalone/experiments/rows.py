@@ -114,7 +114,9 @@ def refuse_decided(base: Config) -> None:
     """Raise if `base` sets what a table decides by itself."""
     default = Config()
     if changed := sorted(name for name in DECIDED if getattr(base, name) != getattr(default, name)):
-        raise ValueError(f"{', '.join(changed)}: decided by the rows and the grid of a table; leave it out")
+        raise ValueError(
+            f"{', '.join(changed)}: set by the rows and the grid of the table; remove it from the settings"
+        )
 
 
 def row_names(wanted: Sequence[str]) -> tuple[str, ...]:

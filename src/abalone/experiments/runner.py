@@ -18,7 +18,7 @@ class Outcome:
     """What came of it."""
 
     finished: int = 0
-    left: int = 0  # wanted, and not started for want of time or of what it starts from
+    left: int = 0  # wanted, but not started: no time left, or the pre-training it starts from is missing
     failures: list[Failure] = field(default_factory=list)
 
 

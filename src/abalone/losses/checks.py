@@ -1,4 +1,4 @@
-"""What the losses refuse, in words that name the argument and the offending shape or value."""
+"""Check the inputs of the losses; errors name the argument and the offending shape or value."""
 
 import math
 

@@ -49,7 +49,7 @@ class BCELoss(nn.Module):
 
 
 class FocalLoss(nn.Module):
-    """Binary cross-entropy that looks away from what is already right: each term times (1 − its probability)^γ.
+    """Binary cross-entropy that down-weights easy terms: each term times (1 − its probability)^γ.
 
     With γ = 0 it is `BCELoss`.
 

@@ -19,7 +19,7 @@ class MultiLabelLoss(nn.Module):
     Args:
         model: a `SentenceTransformer`.
         num_labels: L, the length of every list of labels.
-        loss: a name of `abalone.losses.LOSSES` or a sum such as "msc+10*bce"; `mulcon`, which looks at tokens, is none.
+        loss: a name of `abalone.losses.LOSSES` or a sum such as "msc+10*bce"; not `mulcon`, which needs token states.
         queue_size: earlier documents to contrast with, for losses that take them. There is no momentum encoder: they
             are embeddings of the model itself at earlier steps. 0 for none.
         settings: of the loss, such as `temperature`.

@@ -12,7 +12,7 @@ function calibrationSection(report, chosen) {
       { class: "columns" },
       run.reliability &&
         figure(
-          "What the model says against what is true, over bins of probability; on the diagonal it means what it says. A larger dot stands for more (document, label) pairs; pale ones stand for fewer than ten.",
+          "Predicted probability against the share of pairs that are true, in bins; on the diagonal, probabilities are calibrated. A larger dot stands for more (document, label) pairs; pale ones stand for fewer than ten.",
           el("h3", {}, "Reliability"),
           legend(
             run.reliability.slice(1).map((part, place) => ({

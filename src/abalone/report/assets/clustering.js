@@ -10,7 +10,7 @@ function clusteringSection(report) {
   return section(
     "clustering",
     "Clusters of label combinations",
-    "Documents with the very same labels are taken for a cluster. The embeddings are better the closer such documents lie, and the further the clusters are apart.",
+    "All documents with exactly the same labels form a cluster. Embeddings are better if documents of a cluster are close together and the clusters are far apart.",
     report.runs.length > 1 &&
       legend(report.runs.map((run, index) => ({ colour: runColour(index), shape: "line", text: run.name }))),
     el(
@@ -23,7 +23,7 @@ function clusteringSection(report) {
     el(
       "p",
       { class: "hint" },
-      "Most combinations are rare, so scores are shown for the most frequent tenth, two tenths and so on. Of the documents on the map; Euclidean, on the embeddings as they are.",
+      "Most combinations are rare, so scores are shown for the most frequent tenth, two tenths and so on. Computed for the documents on the map, with Euclidean distances between embeddings.",
     ),
   );
 }
@@ -31,7 +31,7 @@ function clusteringSection(report) {
 function clusteringFigure(report, measure, title) {
   const lines = report.runs.map((run, index) => ({ run, index, ...run.clustering })).filter((line) => line[measure]);
   const known = lines.flatMap((line) => line[measure]).filter((value) => value !== null);
-  if (!known.length) return el("p", { class: "hint" }, "Too few documents share their labels to tell.");
+  if (!known.length) return el("p", { class: "hint" }, "Too few documents share their labels for these scores.");
   return chart(`${title} over the share of label combinations kept`, 260, (plot, area) => {
     const [least, most] = [Math.min(...known), Math.max(...known)];
     const room = (most - least) * 0.12 || 0.1;

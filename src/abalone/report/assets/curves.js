@@ -20,7 +20,7 @@ function curvesSection(report) {
   return section(
     "curves",
     "Learning curves",
-    without.length ? `The folder of ${without.join(" and of ")} holds no history of training.` : null,
+    without.length ? `The folder of ${without.join(" and of ")} has no training history.` : null,
     el("div", { class: panels.length > 1 ? "columns many" : "" }, panels),
   );
 }

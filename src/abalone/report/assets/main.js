@@ -14,9 +14,9 @@ function unscored() {
     return el(
       "p",
       { class: "notice" },
-      "These are the figures that model folders hold by themselves",
+      "This page shows only the data stored in the model folders",
       bare.length < report.runs.length && `, without out-of-fold scores, which ${bare.join(" and ")} does not have`,
-      ". Name a corpus with ",
+      ". Pass documents with ",
       data,
       " to see F1 label by label, calibration, the map, confusions and the documents to read.",
     );
@@ -25,13 +25,13 @@ function unscored() {
   return el(
     "p",
     { class: "notice" },
-    "These scores are out of fold: each training document was judged by a model that had not seen it, with thresholds chosen on other documents. They say what to expect of new documents like these. ",
+    "These scores are out of fold: each training document was scored by a model that was not trained on it, with thresholds chosen on other documents. Expect similar scores on new documents of the same kind. ",
     unknown.length > 0 &&
-      `${unknown.length === 1 ? "One label has" : `${count(unknown.length)} labels have`} all documents in one fold, so the model that judged them did not know the label: ${unknown.slice(0, 12).join(", ")}${unknown.length > 12 ? " …" : ""}. `,
+      `${unknown.length === 1 ? "One label has" : `${count(unknown.length)} labels have`} all documents in one fold, so the model that scored that fold could not learn the label: ${unknown.slice(0, 12).join(", ")}${unknown.length > 12 ? " …" : ""}. `,
     several &&
       !report.comparison &&
       "The runs were trained on different documents, so their scores cannot be compared. ",
-    "Name a corpus with ",
+    "Pass documents with ",
     data,
     " to see the map and the documents to read.",
   );
@@ -65,7 +65,7 @@ function head() {
       el(
         "p",
         { class: "notice" },
-        "These are training documents. Each was judged by a model that had not seen it, with thresholds chosen on other documents, so the scores say what to expect of new documents like these.",
+        "These are training documents. Each was scored by a model that was not trained on it, with thresholds chosen on other documents. Expect similar scores on new documents of the same kind.",
       ),
     several ? null : tiles(first),
   );
@@ -140,7 +140,7 @@ function start() {
     head(),
     bar,
     body,
-    el("footer", {}, `Made by ABALONE ${report.version}. This file stands alone: it asks the network for nothing.`),
+    el("footer", {}, `Made by ABALONE ${report.version}. This file is self-contained and makes no network requests.`),
   );
   document.body.append(tip.node);
   document.addEventListener("scroll", () => tip.hide(), { passive: true });

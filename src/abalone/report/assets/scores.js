@@ -57,7 +57,7 @@ function scoresSection(report) {
         ? ""
         : " Thresholds were chosen on validation, so scores there look a little too good.") +
       (report.runs.some((run) => run.baseline)
-        ? " “tf-idf alone” is the model of word counts that is mixed in, by itself, with its own thresholds: the baseline to beat."
+        ? " “tf-idf alone” is the tf-idf expert without the encoder, with its own thresholds: the baseline to beat."
         : ""),
     el(
       "div",
@@ -120,7 +120,7 @@ function comparisonLead(comparison, runs) {
     .sort((a, b) => comparison.scores[b].macro_f1[0] - comparison.scores[a].macro_f1[0]);
   const [best, next] = order;
   const [value, low] = comparison.differences[best][next].macro_f1;
-  const sure = low > 0 ? "more than these documents leave to chance" : "which these documents cannot tell from chance";
+  const sure = low > 0 ? "and its 95 % interval excludes 0" : "which may be chance";
   return (
     `${runs[best].name} has the best macro-F1, ${percent(comparison.scores[best].macro_f1[0])}: ` +
     `${points(value)} on ${runs[next].name}, ${sure}.`

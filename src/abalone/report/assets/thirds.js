@@ -108,8 +108,8 @@ function worthPanel(report, run) {
     .filter((name) => name in run.thresholds)
     .map((name) => ({ colour: token("ink"), shape: `mark-${name}`, text: cuts[name] }));
   return figure(
-    `Macro-F1 with 0.5 everywhere, with the thresholds ${cuts.chosen}, and with the best in hindsight: those for these very documents, out of honest reach.`,
-    el("h3", {}, "What thresholds are worth"),
+    `Macro-F1 with 0.5 everywhere, with the thresholds ${cuts.chosen}, and with the best in hindsight, which were chosen on the documents shown here and cannot be known beforehand.`,
+    el("h3", {}, "Effect of the thresholds"),
     legend(keys),
     worthFigure(report, run),
   );

@@ -76,7 +76,7 @@ function versus(report, a, b) {
         versusFigure(labels, first, second, tell),
       ),
       figure(
-        "The largest differences in F1, in points. With a handful of documents a label can move far by chance.",
+        "The largest differences in F1, in points. For labels with a handful of documents, large differences can be chance.",
         el("h3", {}, "Won and lost"),
         legend([
           { colour: token("won"), text: `${second.name} is better` },
