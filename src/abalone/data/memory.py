@@ -220,7 +220,7 @@ def _sound(labels: LabelMatrix) -> csr_array:
     if not issparse(labels):
         return csr_array(labels)
     try:
-        copied = labels.copy()
+        copied: Any = labels.copy()  # of any sparse format
         if isinstance(copied, coo_array | coo_matrix):
             copied = coo_array((copied.data, copied.coords), shape=copied.shape)  # the constructor checks them
         elif hasattr(copied, "check_format"):  # CSR, CSC and BSR
