@@ -54,7 +54,7 @@ def test_ids_stay_with_their_texts_where_rows_are_skipped(model, tmp_path):
     command = ("predict", model, tmp_path / "texts.csv", "--id-column", "id")
     assert_refused(run(*command), "texts.csv:3: no text in column 'text'")
     given = [json.loads(line) for line in run(*command, "--skip-bad-rows").stdout.splitlines()]
-    assert [answer.get("id") for answer in given] == ["1", None, "3", None, "5"]
+    assert [answer.get("id") for answer in given] == ["1", "2", "3", None, "5"]
     assert given[3] == {"labels": None, "skipped": f"{tmp_path / 'texts.csv'}:5: no id in column 'id'"}
     assert run(*command, "--skip-bad-rows", "-o", tmp_path / "answers").exit_code == 0
     assert [answer["id"] for answer in in_parts(tmp_path / "answers")] == ["1", "3", "5"]

@@ -88,6 +88,16 @@ def test_a_zip_bomb(tmp_path, monkeypatch):
         list(read_zip(path, ".xml"))
 
 
+def test_small_zip_of_many_members_does_not_become_a_large_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_FINE", 1 << 20)
+    path = zipped(tmp_path / "in.zip", files={f"{number}.xml": bytes(1 << 19) for number in range(10)})
+    read = []
+    with pytest.raises(DataError, match=r"in\.zip: unpacks to more than 1 MiB, over 200 times its size\n.*unpack it"):
+        read += read_zip(path, ".xml")
+    monkeypatch.setattr(archives, "ALWAYS_FINE", 10 << 19)
+    assert sum(len(content) for _, content in read_zip(path, ".xml")) == 10 << 19
+
+
 @pytest.mark.parametrize(
     ("place", "value"), [(8, 1), (10, 99), (16, 170)], ids=["a password", "an unknown method", "another checksum"]
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from abalone.data.alone import alone_in
 from abalone.data.cache import build_once, cache_dir, cache_entry, source_key, written_whole
 from abalone.data.errors import DataError
 from patience import PATIENCE
@@ -71,6 +72,18 @@ def test_a_run_that_trains_for_longer_than_a_month_stays(cached):
     make(checkpoints / "resume.safetensors")
     cache_entry("things", "f" * 64)
     assert [path.name for path in cached.iterdir()] == [KEYS[1]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
+def test_locked_folder_stays_however_old_its_files_look(cached):
+    with alone_in(cached / KEYS[1]):
+        unused(cached / KEYS[1])
+        cache_entry("things", "f" * 64)
+        assert [path.name for path in cached.iterdir()] == [KEYS[1]]
+        assert (cached / KEYS[1] / "inside").exists()
+    unused(cached / KEYS[1])
+    cache_entry("things", "f" * 64)
+    assert list(cached.iterdir()) == []
 
 
 def test_what_is_younger_than_a_month_stays(cached):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_matrix, csr_array
+from scipy.sparse import bsr_array, coo_array, csc_matrix, csr_array
 
 from abalone.data.memory import corpus_of, is_matrix, known_labels, label_lists, read_texts
 
@@ -118,6 +118,47 @@ def test_texts_of_any_collection():
 def test_texts_that_are_none(texts, message):
     with pytest.raises(TypeError, match=message):
         read_texts(texts)
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys], ids=["set", "frozenset", "dict"])
+def test_texts_and_labels_without_an_order_are_refused(kind):
+    with pytest.raises(TypeError, match=r"texts is a \w+, and texts and labels belong together by their order: give a"):
+        corpus_of(kind(TEXTS), LISTS)
+    with pytest.raises(TypeError, match=r"texts is a \w+, and"):
+        read_texts(kind(TEXTS))
+    labels = kind(map(tuple, LISTS))
+    for refused in (lambda: corpus_of(TEXTS[:2], labels), lambda: known_labels(labels, ["a", "b", "c"])):
+        with pytest.raises(TypeError, match=r"labels is a \w+, and texts and labels"):
+            refused()
+    assert corpus_of(dict.fromkeys(TEXTS).keys(), [set(row) for row in LISTS]).label_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("form", [csr_array, csc_matrix, bsr_array, coo_array])
+def test_indices_that_point_out_of_a_label_matrix_are_not_followed(form):
+    labels = form(MATRIX)
+    for array in labels.coords if form is coo_array else [labels.indices]:
+        array[-1] = 10**8
+        with pytest.raises(ValueError, match="the label matrix is damaged"):
+            corpus_of(TEXTS, labels)
+        with pytest.raises(ValueError, match="the label matrix is damaged"):
+            known_labels(labels, ["a", "b", "c"])
+
+
+def test_half_a_character_in_a_text_is_refused():
+    with pytest.raises(ValueError, match="text 1 has half a surrogate pair at position 3"):
+        read_texts(["x", "x \udc80"])
+
+
+def test_half_a_character_in_a_label_is_refused():
+    names = ["a", "b\ud800"]
+    message = r"the label 'b\\ud800' has half a surrogate pair at position 2"
+    for refused in (
+        lambda: corpus_of(["x", "y"], [["a"], ["b\ud800"]]),
+        lambda: corpus_of(["x", "y"], MATRIX[:2, :2], label_names=names),
+        lambda: known_labels([["b\ud800"]], ["a"]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
 
 
 @pytest.mark.parametrize("empty", ["", " \n"])

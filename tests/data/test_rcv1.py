@@ -5,6 +5,7 @@ from made_up_rcv1 import TRAIN, record, same, write_tokens
 from abalone.data.benchmarks import BENCHMARKS, rcv1
 from abalone.data.benchmarks.rcv1 import QRELS, TOKENS
 from abalone.data.errors import DataError
+from abalone.data.sealed import seal
 
 
 @pytest.fixture(autouse=True)
@@ -197,9 +198,14 @@ def test_numbers_that_no_document_has(folder, number):
         ("offsets.npy", b""),
     ],
 )
-def test_a_damaged_cache_is_told(folder, cache, name, content):
-    BENCHMARKS["rcv1"](folder)
+def test_a_damaged_cache_is_made_again_and_a_forged_one_told(folder, cache, name, content):
+    whole = BENCHMARKS["rcv1"](folder)
     (store,) = (cache / "texts").iterdir()
+    (store / name).unlink()  # `whole` has mapped the file, and must not see it shrink
     (store / name).write_bytes(content)
+    with pytest.warns(UserWarning, match=rf"{name} is damaged, so it is made again from the source"):
+        assert same(BENCHMARKS["rcv1"](folder), whole)
+    (store / name).write_bytes(content)
+    seal(store)
     with pytest.raises(DataError, match=rf"{store}: the prepared corpus is damaged .*\n  Delete the folder"):
         BENCHMARKS["rcv1"](folder)

@@ -2,8 +2,11 @@
 
 import json
 
+from abalone.data.columns import TextColumns
 from abalone.data.errors import DataError
+from abalone.data.identified import with_ids
 from abalone.data.skipped import Skipped
+from abalone.data.unlabelled import read_rows, rows_of_lines
 
 
 def error(line: int) -> DataError:
@@ -36,3 +39,17 @@ def test_the_list_has_the_number_of_the_row_as_well_as_its_line(tmp_path):
     skipped.write(tmp_path / "list.jsonl")
     (entry,) = map(json.loads, (tmp_path / "list.jsonl").read_text().splitlines())
     assert entry == {"number": 2, "file": "a.csv", "line": 9, "reason": "reason 9"}
+
+
+def test_row_that_was_put_aside_keeps_its_id_in_its_answer_and_in_the_list(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\nk1,one\nk2,\n,three\n")
+    columns, skipped = TextColumns(ids="id"), Skipped()
+    texts = list(skipped.texts(read_rows(tmp_path / "a.csv", columns)))
+    assert [answer.get("id") for answer in skipped.in_place(with_ids(texts, answered(texts)))] == ["k1", "k2", None]
+    skipped.write(tmp_path / "list.jsonl")
+    entries = map(json.loads, (tmp_path / "list.jsonl").read_text().splitlines())
+    assert [entry.get("id") for entry in entries] == ["k2", None]
+
+    lines = ['{"id": 7, "text": ""}', '{"text": "no id"}', "plain"]
+    (rows,) = rows_of_lines([lines], "standard input", columns)
+    assert [row.row_id for row in rows] == [7, None, None]

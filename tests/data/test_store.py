@@ -1,6 +1,7 @@
 """Data that is larger than memory may be: the same corpus as of data in memory, from files that are mapped."""
 
 import shutil
+import warnings
 
 import numpy as np
 import pyarrow
@@ -13,6 +14,7 @@ from handmade import ROWS, as_csv, as_jsonl, write
 from abalone import load_corpus
 from abalone.data import load
 from abalone.data.errors import DataError
+from abalone.data.sealed import seal
 from abalone.data.texts import MappedTexts
 
 
@@ -145,19 +147,45 @@ def test_nothing_is_left_of_data_that_cannot_be_read(tmp_path, mapped, cache):
     assert list((cache / "texts").iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"[" * 9000, b"\x93NUMPY\x01\x00", b"\x00" * 200])
-def test_a_damaged_store_is_named(damage, tmp_path, mapped, cache):
+def overwrite_letters(content):
+    return content.replace(b"o", b"0", 1) if b"o" in content else content[:-1] + bytes([content[-1] ^ 1])
+
+
+DAMAGE = [overwrite_letters, lambda _: b"", lambda content: content[:-1], lambda _: b"[" * 9000]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=["letters", "empty", "cut", "nested"])
+def test_any_damaged_file_is_noticed_and_made_again(damage, tmp_path, mapped, cache):
+    rows = [*ROWS, {"text": "", "labels": ["a"], "split": "train"}]  # so that there is a list of bad rows too
+    file = write(tmp_path / "data.jsonl", as_jsonl(rows))
+
+    def read_and_listen():
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            corpus = mapped(file, skip_bad_rows=True)
+        return corpus, [str(warning.message) for warning in told if " is damaged, " in str(warning.message)]
+
+    whole, _ = read_and_listen()
+    files = sorted(path for path in (cache / "texts").rglob("*") if path.is_file())
+    assert len(files) == 10
+    for path in files:
+        content = path.read_bytes()
+        path.unlink()  # `whole` has mapped the file, and must not see it shrink
+        path.write_bytes(damage(content))
+        corpus, (damaged,) = read_and_listen()
+        assert_same(corpus, whole)
+        assert "is damaged, so it is made again from the source" in damaged
+        assert path.read_bytes() == content
+    assert read_and_listen()[1] == []
+
+
+def test_renamed_label_in_the_cache_is_noticed(tmp_path, mapped, cache):
     file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
     mapped(file)
-    kept = [path for path in (cache / "texts").rglob("*") if path.suffix in {".npy", ".json"}]
-    assert len(kept) >= 4
-    for path in kept:
-        whole = path.read_bytes()
-        path.write_bytes(damage)
-        with pytest.raises(DataError, match="damaged"):
-            mapped(file)
-        path.write_bytes(whole)
-    mapped(file)
+    (facts,) = (cache / "texts").rglob("facts.json")
+    facts.write_text(facts.read_text().replace('"a"', '"z"'))
+    with pytest.warns(UserWarning, match=r"facts\.json is damaged, so it is made again from the source"):
+        assert mapped(file).label_names == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +204,7 @@ def test_indices_that_point_out_of_an_array_are_not_followed(name, values, tmp_p
     mapped(file)
     (stored,) = (cache / "texts").rglob(name)
     np.save(stored, values)
+    seal(stored.parent)  # by whoever forged it
     with pytest.raises(DataError, match="the cached texts are damaged"):
         mapped(file)
 

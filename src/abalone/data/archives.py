@@ -31,8 +31,30 @@ _DAMAGE = (
 )
 
 
+class Allowance:
+    """How much may come out of an archive: up to a limit that no honest archive of its size reaches.
+
+    Args:
+        path: the archive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = self._most = max(ALWAYS_FINE, EXPANSION * path.stat().st_size)
+
+    def take(self, size: int) -> None:
+        """Count some more unpacked bytes; raise `DataError` past the limit."""
+        self._left -= size
+        if self._left < 0:
+            raise DataError(
+                f"unpacks to more than {self._most / 2**20:,.0f} MiB, over {EXPANSION} times its size",
+                path=self._path,
+                hint="If it is meant to be that large, unpack it yourself and give what was in it.",
+            )
+
+
 class Unpacked(io.RawIOBase):
-    """What comes out of an archive, up to a limit that no honest archive of its size reaches.
+    """What comes out of an archive, as much of it as its `Allowance` lets through.
 
     Args:
         stream: gives the unpacked bytes.
@@ -40,8 +62,7 @@ class Unpacked(io.RawIOBase):
     """
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self._stream, self._path = stream, path
-        self._left = self._most = max(ALWAYS_FINE, EXPANSION * path.stat().st_size)
+        self._stream, self._allowance = stream, Allowance(path)
 
     def readable(self) -> bool:
         """It is."""
@@ -55,13 +76,7 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Give the next bytes; raise `DataError` past the limit."""
         block = self._stream.read(len(buffer))
-        self._left -= len(block)
-        if self._left < 0:
-            raise DataError(
-                f"unpacks to more than {self._most / 2**20:,.0f} MiB, over {EXPANSION} times its size",
-                path=self._path,
-                hint="If it is meant to be that large, unpack it yourself and give the unpacked file.",
-            )
+        self._allowance.take(len(block))
         buffer[: len(block)] = block
         return len(block)
 
@@ -98,10 +113,12 @@ def read_zip(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
             members = archive.infolist()
             if len(members) > MEMBERS:
                 raise DataError(f"holds more than {MEMBERS:,} files", path=path)
+            allowance = Allowance(path)
             for member in sorted(members, key=lambda member: member.filename):
                 if member.filename.lower().endswith(suffix):
                     with archive.open(member) as file:
                         content = _content(file, path, member.filename)
+                    allowance.take(len(content))
                     yield member.filename, content
     except DataError:
         raise

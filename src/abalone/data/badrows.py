@@ -22,17 +22,26 @@ class BadRows:
     """
 
     def __init__(self, report: Path | None) -> None:
-        self.report, self.count = report, 0
+        self.report, self.count, self.lines = report, 0, 0
         self._files = ExitStack()
         self._file: BinaryIO | None = None
 
-    def reject(self, name: str | Path, line: int, reason: str, source: str, hint: str | None = None) -> None:
-        """Leave out a row, or raise `DataError` where rows may not be left out."""
+    @property
+    def counted(self) -> str:
+        """How many rows were left out, and how many lines of the files where a broken quote took more than one."""
+        return f"{self.count}" + (f" ({self.lines:,} lines)" if self.lines > self.count else "")
+
+    def reject(
+        self, name: str | Path, line: int, reason: str, source: str, hint: str | None = None, lines: int = 1
+    ) -> None:
+        """Leave out a row, which may span `lines`, or raise `DataError` where rows may not be left out."""
         if self.report is None:
             raise DataError(reason, path=name, line=line, hint=hint or HINT)
-        self.count += 1
+        self.count, self.lines = self.count + 1, self.lines + lines
         self._file = self._file or self._open(self.report)
         entry = {"file": str(name), "line": line, "reason": reason, "row": source.rstrip("\r\n")}
+        if lines > 1:
+            entry["lines"] = lines
         # Bytes that are not UTF-8 are lone surrogates here; escaped with a backslash they are JSON again.
         self._file.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
 
@@ -42,7 +51,7 @@ class BadRows:
             self._file = self._open(self.report)
             with listed.open("rb") as lines:
                 for line in lines:
-                    self.count += 1
+                    self.count, self.lines = self.count + 1, self.lines + json.loads(line).get("lines", 1)
                     self._file.write(line)
 
     def _open(self, report: Path) -> BinaryIO:

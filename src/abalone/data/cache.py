@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from abalone.data.partial import DAY, named_if_full, partial_file, partial_folder, remove_folder, sync, sync_tree
+from abalone.data.alone import remove_unless_in_use
+from abalone.data.partial import DAY, named_if_full, partial_file, partial_folder, sync, sync_tree
 
 KEPT = 30 * DAY  # seconds without use
 ENTRY = re.compile(r"[0-9a-f]{16,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
@@ -24,8 +25,9 @@ def cache_dir() -> Path:
 def cache_entry(kind: str, name: str) -> Path:
     """Where something lies in the cache, marked as used now; if it is not there, the caller makes it.
 
-    Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. What
-    is mapped can be read on; whoever wants it again makes it again.
+    Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. A
+    folder that a process has locked stays, however old its files look: a run may have been suspended, or the clock
+    set. What is mapped can be read on; whoever wants it again makes it again.
 
     Args:
         kind: the folder in the cache.
@@ -47,7 +49,7 @@ def _remove_unused(folder: Path) -> None:
         for path in folder.iterdir():
             with suppress(OSError):
                 if ENTRY.fullmatch(path.name) and time.time() - _last_use(path) > KEPT:
-                    remove_folder(path) if path.is_dir() else path.unlink()
+                    remove_unless_in_use(path) if path.is_dir() else path.unlink()
 
 
 def _last_use(path: Path) -> float:

@@ -28,6 +28,7 @@ class Split:
     def __post_init__(self) -> None:
         if len(self.texts) != self.labels.shape[0]:
             raise ValueError(f"{len(self.texts)} texts but {self.labels.shape[0]} rows of labels")
+        self.labels.check_format(full_check=True)  # products follow indices that point out of the matrix into a crash
 
     def __len__(self) -> int:
         return len(self.texts)

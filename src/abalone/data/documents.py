@@ -99,7 +99,7 @@ def read_documents(
             before = len(splits)
             for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
                 if isinstance(row, BadRow):
-                    bad_rows.reject(table.name, row.line, row.reason, row.source, row.hint)
+                    bad_rows.reject(table.name, row.line, row.reason, row.source, row.hint, row.lines)
                     continue
                 try:
                     text = text_of(row.values, columns.text)

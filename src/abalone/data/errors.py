@@ -9,12 +9,25 @@ class DataError(ValueError):
     """Data that cannot be used as it is.
 
     The message reads `file:line: reason` followed by a hint, with whatever of these is known.
+
+    Args:
+        reason: what is wrong.
+        path: of the file.
+        line: in it.
+        hint: what to do.
+        row_id: of the row, where rows have ids: for whoever answers row by row.
     """
 
     def __init__(
-        self, reason: str, *, path: str | Path | None = None, line: int | None = None, hint: str | None = None
+        self,
+        reason: str,
+        *,
+        path: str | Path | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+        row_id: str | int | None = None,
     ) -> None:
-        self.reason, self.path, self.line, self.hint = reason, path, line, hint
+        self.reason, self.path, self.line, self.hint, self.row_id = reason, path, line, hint, row_id
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(readable(where) + readable(reason) + (f"\n  {readable(hint)}" if hint else ""))
 

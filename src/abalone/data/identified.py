@@ -30,11 +30,18 @@ class Identified(str):
         return made
 
 
+class NoTextError(ValueError):
+    """A row that has an id and no text; `row_id` is the id."""
+
+    def __init__(self, reason: str, row_id: str | int) -> None:
+        super().__init__(reason)
+        self.row_id = row_id
+
+
 def identified_text(values: Mapping[str, object], columns: Sequence[str], id_column: str | None) -> str:
     """The text of a row, with the row's id where a column for it is named."""
-    text = text_of(values, columns)
     if id_column is None:
-        return text
+        return text_of(values, columns)
     row_id = values.get(id_column)
     if is_blank(row_id):
         raise ValueError(f"no id in column {id_column!r}")
@@ -44,7 +51,10 @@ def identified_text(values: Mapping[str, object], columns: Sequence[str], id_col
         )
     if isinstance(row_id, str) and (reason := half_character(row_id)):
         raise ValueError(f"the id {reason}")
-    return Identified(text, row_id)
+    try:
+        return Identified(text_of(values, columns), row_id)
+    except ValueError as error:
+        raise NoTextError(str(error), row_id) from None
 
 
 def with_ids(texts: Iterable[str], answers: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:

@@ -138,7 +138,7 @@ def read_source(
     )
     documents, bad_rows = _read(opened, columns, label_separator, _report(opened, skip_bad_rows))
     documents.notes[:0] = [*opened.notes, *columns.notes]
-    left_out = f"Rows left out: {bad_rows.count}; see {bad_rows.report}." if bad_rows.count else None
+    left_out = f"Rows left out: {bad_rows.counted}; see {bad_rows.report}." if bad_rows.count else None
     if not documents.texts:
         raise DataError("no documents", path=opened.tables[0].name, hint=left_out)
     if left_out:

@@ -1,12 +1,12 @@
 """Texts and labels as Python objects: lists of names or 0/1 matrices, into a `Corpus`."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import coo_array, coo_matrix, csr_array, issparse
 
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
@@ -14,6 +14,7 @@ from abalone.data.label_lists import LabelLists
 from abalone.data.labels import in_order, label_matrix
 from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
+from abalone.data.tables import half_character
 from abalone.data.texts import MappedTexts, take
 
 LabelMatrix = np.ndarray | csr_array
@@ -127,6 +128,8 @@ def read_texts(texts: Texts) -> Sequence[str]:
                 f"text {number} is empty, so there is nothing to label: leave out such texts, with their labels if "
                 "they have any"
             )
+        if reason := half_character(text):
+            raise ValueError(f"text {number} {reason}: repair it or leave it out")
     return texts
 
 
@@ -134,6 +137,7 @@ def _one_column(texts: Texts) -> Sequence[str]:
     """The texts as a sequence; those of a table or a matrix [n, 1] stand in its only column."""
     if isinstance(texts, Sequence):
         return texts
+    _refuse_unordered(texts, "texts")
     columns: list[str] | None = None
     if isinstance(texts, LabelTable):
         columns, texts = _columns(texts), texts.to_numpy()
@@ -146,6 +150,14 @@ def _one_column(texts: Texts) -> Sequence[str]:
             )
         texts = texts[:, 0]
     return list(texts)
+
+
+def _refuse_unordered(values: object, name: str) -> None:
+    """Raise where texts could not be paired with their labels, or answers with their texts, by position."""
+    if isinstance(values, Mapping) or (isinstance(values, Set) and not isinstance(values, KeysView)):
+        raise TypeError(
+            f"{name} is a {type(values).__name__}, and texts and labels belong together by their order: give a list"
+        )
 
 
 def _columns(table: LabelTable) -> list[str]:
@@ -172,9 +184,11 @@ def _label_names(labels: Plain, label_names: Sequence[str] | None) -> list[str]:
             return [str(column) for column in range(labels.shape[1])]
         _check_lists(labels)
         return in_order({name for row in labels for name in row})
+    _refuse_unordered(label_names, "label_names")
     names = list(label_names)
     if isinstance(label_names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"label_names must be a list of names, got {label_names!r}")
+    _check_names(names)
     if len(set(names)) < len(names):
         raise ValueError(f"label_names holds a name twice: {listed(sorted({n for n in names if names.count(n) > 1}))}")
     if not is_matrix(labels):
@@ -185,15 +199,41 @@ def _label_names(labels: Plain, label_names: Sequence[str] | None) -> list[str]:
 
 
 def _check_lists(labels: Plain) -> None:
+    _refuse_unordered(labels, "labels")
+    names: set[str] = set()
     for number, row in enumerate(labels):
         if isinstance(row, str) or not isinstance(row, Iterable) or not all(isinstance(name, str) for name in row):
             raise TypeError(f"the labels of text {number} must be a list of names, got {row!r}")
+        names.update(row)
+    _check_names(names)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise for a name that no file can hold: better now than when the trained model is saved."""
+    for name in names:
+        if reason := half_character(name):
+            raise ValueError(f"the label {name!r} {reason}: repair it or leave it out")
+
+
+def _sound(labels: LabelMatrix) -> csr_array:
+    """Return a copy as a CSR matrix; raise where its indices point out of it, since scipy follows them into a crash."""
+    if not issparse(labels):
+        return csr_array(labels)
+    try:
+        copied: Any = labels.copy()  # of any sparse format
+        if isinstance(copied, coo_array | coo_matrix):
+            copied = coo_array((copied.data, copied.coords), shape=copied.shape)  # the constructor checks them
+        elif hasattr(copied, "check_format"):  # CSR, CSC and BSR
+            copied.check_format(full_check=True)
+        return csr_array(copied)
+    except ValueError as error:
+        raise ValueError(f"the label matrix is damaged: {error}") from None
 
 
 def _matrix(labels: Plain, names: Sequence[str]) -> csr_array:
     if not is_matrix(labels):
         return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
-    matrix = csr_array(labels, copy=True)
+    matrix = _sound(labels)
     if matrix.shape[1] != len(names):
         raise ValueError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
     matrix.sum_duplicates()  # or twice the same 1 would pass for a 1, and count as 2

@@ -45,7 +45,7 @@ def partial_folder(path: Path) -> Iterator[Path]:
         partial = _partial_name(path)
         partial.mkdir()
         try:
-            with _opened(partial) as descriptor:
+            with opened(partial) as descriptor:
                 if _is_ours(partial, descriptor):
                     yield partial
                     return
@@ -73,7 +73,7 @@ def remove_abandoned(folder: Path) -> None:
     for left in folder.glob(f".*{PARTIAL}"):
         # Another process may be cleaning up as well; and one that writes has the lock, which is an `OSError` too.
         # Where a file system has no locks, age tells: nothing takes a day to write.
-        with suppress(OSError), _opened(left) as descriptor:
+        with suppress(OSError), opened(left) as descriptor:
             if lock(descriptor) or time.time() - left.stat().st_mtime > DAY:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -124,7 +124,7 @@ def put_back(folder: Path) -> None:
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk and outlive a power cut."""
     try:
-        with _opened(path) as descriptor:
+        with opened(path) as descriptor:
             if descriptor is not None:
                 os.fsync(descriptor)
     except OSError as error:
@@ -147,7 +147,7 @@ def _partial_name(path: Path) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int | None]:
+def opened(path: Path) -> Iterator[int | None]:
     """A descriptor of a file or folder; None on Windows, which opens no folders and has no such locks."""
     descriptor = None if os.name == "nt" else os.open(path, os.O_RDONLY)
     try:

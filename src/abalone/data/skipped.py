@@ -46,11 +46,16 @@ class Skipped:
     def _due(self) -> Iterator[dict[str, object]]:
         while error := self.errors.get(self._answered + 1):
             self._answered += 1
-            yield {"labels": None, "skipped": f"{error.path}:{error.line}: {error.reason}"}
+            yield {**_id_of(error), "labels": None, "skipped": f"{error.path}:{error.line}: {error.reason}"}
 
     def write(self, path: Path) -> None:
-        """List the rows as JSON Lines, with their numbers among all."""
+        """List the rows as JSON Lines, with their numbers among all, and their ids where they have any."""
         with written_whole(path) as file:
             for number, error in self.errors.items():
-                entry = {"number": number, "file": str(error.path), "line": error.line, "reason": error.reason}
+                place = {"number": number, "file": str(error.path), "line": error.line}
+                entry = {**_id_of(error), **place, "reason": error.reason}
                 file.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
+
+
+def _id_of(error: DataError) -> dict[str, object]:
+    return {} if error.row_id is None else {"id": error.row_id}

@@ -9,16 +9,17 @@ from typing import overload
 import numpy as np
 
 from abalone.data.badrows import BadRows
-from abalone.data.cache import build_once, cache_entry
+from abalone.data.cache import cache_entry
 from abalone.data.corpus import SPLITS
 from abalone.data.documents import Documents
 from abalone.data.errors import DataError
 from abalone.data.label_lists import LabelLists
+from abalone.data.sealed import sealed_once
 from abalone.data.seen import text_hash
 from abalone.data.shapes import misfit
 from abalone.data.texts import MappedTexts, TextWriter
 
-FORMAT = "abalone-documents-2"  # part of the key: another layout never meets an old folder
+FORMAT = "abalone-documents-3"  # part of the key: another layout never meets an old folder
 FACTS, INDICES, ENDS, CODES, HASHES = "facts.json", "labels.npy", "ends.npy", "splits.npy", "hashes.npy"
 BAD_ROWS = "bad-rows.jsonl"
 
@@ -29,7 +30,7 @@ Read = Callable[[Callable[[str], None], BadRows], Documents]
 
 
 def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, Path | None]:
-    """The documents that `read` gives, from the cache folder if they were read before.
+    """The documents that `read` gives, from the cache folder if they were read before and are intact.
 
     Args:
         key: changes with anything that changes the documents.
@@ -41,7 +42,7 @@ def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, 
     """
     folder = cache_entry("texts", key)
     try:
-        build_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
+        sealed_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
     except OSError as error:
         raise DataError(
             f"the texts cannot be cached here: {error.strerror or error}",

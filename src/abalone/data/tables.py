@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from abalone.data.csv_records import BrokenRecord, Record, csv_records
 from abalone.data.errors import DataError
 from abalone.data.files import open_text
 
@@ -21,6 +22,10 @@ _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte-order marks, as bytes tha
 _OTHER_ENCODING = (
     "If the whole file is in another encoding, name it: encoding='cp1252' for most files from Windows, or 'latin-1', "
     "'utf-16' … If it is this row alone, fix it, or leave out such rows with skip_bad_rows=True."
+)
+_BROKEN_QUOTES = (
+    "Write a quote that belongs to a text twice, remove one that does not, or leave out such rows with "
+    "skip_bad_rows=True."
 )
 _SPACE = re.compile(r"\s*")
 
@@ -40,6 +45,7 @@ class BadRow(NamedTuple):
     reason: str
     source: str
     hint: str | None = None  # what to do; by default what can be done about any row
+    lines: int = 1  # of the file
 
 
 class Table(ABC):
@@ -98,9 +104,9 @@ class CsvTable(Table):
             return ()
         if isinstance(header, BadRow):
             raise DataError(f"header: {header.reason}", path=self.path, line=header.line, hint=header.hint)
-        names = [name.strip() for name in header[1]]
+        names = [name.strip() for name in header.fields]
         if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-            raise DataError(f"duplicate columns in the header: {', '.join(repeated)}", path=self.path, line=header[0])
+            raise DataError(f"duplicate columns in the header: {', '.join(repeated)}", path=self.path, line=header.line)
         return tuple(names)
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
@@ -116,35 +122,16 @@ class CsvTable(Table):
                 reason = f"{len(fields)} columns where the header has {len(self.columns)}"
                 yield BadRow(line, reason, source)
 
-    def _records(self) -> Iterator[tuple[int, list[str], str] | BadRow]:
-        """(first line, fields, source) of each record; a record may span lines."""
+    def _records(self) -> Iterator[Record | BadRow]:
+        """The records that can be read, without empty lines, and those that cannot."""
         with open_text(self.path, newline="", encoding=self.encoding) as stream:
-            taken: list[str] = []  # the lines of the record at hand
-
-            def lines() -> Iterator[str]:
-                for line in stream:
-                    taken.append(line)
-                    yield line
-
-            # Strict: otherwise a stray quote swallows all lines up to the next one without a word.
-            reader = csv.reader(lines(), delimiter=self.delimiter, strict=True)
-            while True:
-                line = reader.line_num + 1
-                taken.clear()
-                try:
-                    fields = next(reader)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    source = "".join(taken)
-                    broken = BadRow(line, f"broken quotes: {error}", source)
-                    yield _undecodable_row(line, source, self.encoding) or broken
-                    continue
-                source = "".join(taken)
-                if bad := _undecodable_row(line, source, self.encoding):
+            for record in csv_records(stream, self.delimiter):
+                if bad := _undecodable_row(record.line, record.source, self.encoding):
                     yield bad
-                elif fields:  # an empty line is no record
-                    yield line, fields, source
+                elif isinstance(record, BrokenRecord):
+                    yield BadRow(record.line, record.reason, record.source, _BROKEN_QUOTES, record.lines)
+                elif record.fields:
+                    yield record
 
 
 class JsonTable(Table):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 FORMAT = "abalone-tokens-2"  # part of the key: another layout never meets an old file
 HEADER_BYTES = 1024  # reserved ahead of the arrays and filled in last, when the number of tokens is known
 BLOCK_TEXTS, BLOCK_CHARACTERS = 2048, 8_000_000  # what is in memory at a time; either ends a block
+# A tokenizer takes 120 bytes of memory for each character that it reads at once, so long texts are read in pieces.
+LONGEST_PIECE = 1_000_000  # characters
+# English takes 5 characters a token, and code or tables as few as 2: where more are too few, the next piece is read.
+CHARACTERS_PER_TOKEN = 16
+# Where a text is cut, the best first. Across a single space nothing is merged by tokenizers that split texts into words
+# first, as WordPiece and byte-level BPE do, nor by those that mark where words begin, as SentencePiece does.
+_CUTS = [re.compile(rf"(?s:.*)(?P<cut>{cut})") for cut in (r"(?<=\S) (?=\S)", r"(?<=\S)\s(?=\S)", r"\s")]
+_SPACE = re.compile(r"\s")
 ID_TYPES: dict[str, np.dtype[Any]] = {"U16": np.dtype(np.uint16), "U32": np.dtype(np.uint32)}
 
 # Cased, accented, spaced and unspaced scripts, and nothing at all: a tokenizer that treats special tokens
@@ -35,7 +44,7 @@ PROBES = ("a", "", "Rare labels matter: 42 of them!", " naïve  Überblick\n", "
 
 @dataclass(frozen=True, eq=False)
 class TokenArray:
-    """Token ids of many documents, end to end, without special tokens and never truncated.
+    """Token ids of many documents, end to end, without special tokens; whole, unless only the first were asked for.
 
     Args:
         ids: every document's ids, [tokens].
@@ -137,14 +146,66 @@ class PlainTokenizer:
         largest = max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
         return ID_TYPES["U16" if largest <= np.iinfo(np.uint16).max else "U32"]
 
-    def encode(self, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory."""
+    def encode(self, texts: Iterable[str], most: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory.
+
+        Args:
+            texts: the documents.
+            most: tokens that are wanted of each; there may be more.
+        """
         _keep_forks_quiet()
         dtype = self.dtype
         for block in _blocks(texts):
-            encodings = self.backend.encode_batch_fast(block, add_special_tokens=False)
-            ids = [np.array(encoding.ids, dtype=dtype) for encoding in encodings]
+            ids = [document.astype(dtype) for document in encode_in_pieces(self.backend, block, most)]
             yield np.concatenate(ids), np.array([len(document) for document in ids], dtype=np.int64)
+
+
+def encode_in_pieces(backend: "Tokenizer", texts: Sequence[str], most: int | None = None) -> list[np.ndarray]:
+    """Token ids of each text, without special tokens, in memory that does not grow with the longest text.
+
+    A text is read piece by piece, and only until there are as many ids as are wanted. The ids are those of the whole
+    text: pieces end between words, unless a word is longer than `LONGEST_PIECE`.
+
+    Args:
+        backend: a tokenizer without truncation.
+        texts: few enough to be in memory as tokens.
+        most: ids that are wanted of each; there may be more.
+    """
+    size = LONGEST_PIECE if most is None else min(LONGEST_PIECE, CHARACTERS_PER_TOKEN * most)
+    ids: list[list[np.ndarray]] = [[] for _ in texts]
+    found, starts = [0] * len(texts), [0] * len(texts)
+    unfinished = list(range(len(texts)))  # a text without a character has no ids, as one piece says
+    while unfinished:
+        pieces = []
+        for row in unfinished:
+            stop = _end_of_piece(texts[row], starts[row], size)
+            pieces.append(texts[row][starts[row] : stop])
+            starts[row] = stop
+        for row, encoding in zip(unfinished, _encoded(backend, pieces), strict=True):
+            ids[row].append(np.array(encoding, dtype=np.int64))
+            found[row] += len(encoding)
+        unfinished = [
+            row for row in unfinished if starts[row] < len(texts[row]) and (most is None or found[row] < most)
+        ]
+    return [pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for pieces in ids]
+
+
+def _encoded(backend: "Tokenizer", pieces: Sequence[str]) -> Iterator[list[int]]:
+    """Ids of each piece, a few at a time: what a tokenizer knows of a piece is much more than its ids."""
+    for block in _blocks(pieces):
+        yield from [encoding.ids for encoding in backend.encode_batch_fast(block, add_special_tokens=False)]
+
+
+def _end_of_piece(text: str, start: int, size: int) -> int:
+    """Where the piece of a text that begins at `start` ends: before `size` characters, or after them in a long word."""
+    stop, longest = start + size, start + LONGEST_PIECE
+    if stop >= len(text):
+        return len(text)
+    for cut in _CUTS:
+        if found := cut.match(text, start + 1, stop):
+            return found.start("cut")
+    found = _SPACE.search(text, stop, longest)
+    return found.start() if found else min(longest, len(text))
 
 
 def tokenize(
@@ -152,6 +213,7 @@ def tokenize(
     tokenizer: "PreTrainedTokenizerBase | PlainTokenizer",
     *,
     cache: Path | Literal["default"] | None = "default",
+    most: int | None = None,
 ) -> TokenArray:
     """Token ids of `texts`, from the cache if they were made before, by whatever process.
 
@@ -160,10 +222,14 @@ def tokenize(
         tokenizer: a fast tokenizer.
         cache: the folder to keep them in; by default `tokens` in the cache folder. `None` keeps them in
             memory, which suits texts that come once.
+        most: tokens that are wanted of each text, so that no more of a long one is read; there may be more. Only
+            without a cache, as that serves every length.
     """
     plain = tokenizer if isinstance(tokenizer, PlainTokenizer) else PlainTokenizer(tokenizer)
     if cache is None:
-        return _in_memory(texts, plain)
+        return _in_memory(texts, plain, most)
+    if most is not None:
+        raise ValueError("tokens are cached whole: most= is for cache=None")
     name = f"{_key(texts, plain)}.safetensors"
     path = cache_entry("tokens", name) if cache == "default" else Path(cache) / name
     if (cached := read_tokens(path)) is not None:
@@ -183,9 +249,9 @@ def tokenize(
     return written
 
 
-def _in_memory(texts: Sequence[str], plain: PlainTokenizer) -> TokenArray:
+def _in_memory(texts: Sequence[str], plain: PlainTokenizer, most: int | None = None) -> TokenArray:
     ids, lengths = [np.empty(0, plain.dtype)], [np.zeros(1, np.int64)]
-    for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
+    for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts)), most):
         ids.append(block_ids)
         lengths.append(block_lengths)
     prefix, suffix = plain.special_tokens

@@ -10,7 +10,7 @@ from abalone.data.badrows import HINT
 from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, plain_name, text_columns, usual_text
 from abalone.data.errors import DataError
 from abalone.data.files import data_format, known_encoding, matching_files, open_text, refuse_spreadsheet
-from abalone.data.identified import identified_text
+from abalone.data.identified import NoTextError, identified_text
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, UndecodableError, refuse_undecodable
 
@@ -58,7 +58,7 @@ def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = N
             try:
                 yield identified_text(row.values, text, ids)
             except ValueError as error:
-                yield DataError(str(error), path=table.name, line=row.line, hint=HINT)
+                yield _unusable(error, table.name, row.line)
 
 
 def rows_of_lines(
@@ -88,9 +88,14 @@ def rows_of_lines(
                 refuse_undecodable(line, encoding)
                 found.append(text_of_line(line.rstrip("\r\n"), columns))
             except ValueError as error:
-                hint = error.hint if isinstance(error, UndecodableError) else HINT
-                found.append(DataError(str(error), path=name, line=number, hint=hint))
+                found.append(_unusable(error, name, number))
         yield found
+
+
+def _unusable(error: ValueError, name: str | Path, line: int) -> DataError:
+    hint = error.hint if isinstance(error, UndecodableError) else HINT
+    row_id = error.row_id if isinstance(error, NoTextError) else None
+    return DataError(str(error), path=name, line=line, hint=hint, row_id=row_id)
 
 
 def usable(rows: Iterable[Found]) -> Iterator[str]:

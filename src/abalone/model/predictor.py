@@ -115,12 +115,9 @@ class Predictor:
             for start in range(0, len(texts), WINDOW):
                 embeddings[start : start + WINDOW] = self.embed(texts[start : start + WINDOW])
             return embeddings
-        feed = TokenFeed(
-            tokenize(texts, self._plain_tokenizer, cache=None),
-            unlabelled(len(texts)),
-            self.max_length,
-            self.config.max_chunks,
-        )
+        length, chunks = self.max_length, self.config.max_chunks
+        tokens = tokenize(texts, self._plain_tokenizer, cache=None, most=length * chunks)
+        feed = TokenFeed(tokens, unlabelled(len(texts)), length, chunks)
         half = reading_precision(self.config.precision)
         return embed(encoder, feed, choose_device(self.config.device), half=half, ranks=self.ranks or ALONE)
 

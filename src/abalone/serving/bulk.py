@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from abalone.data.alone import alone_in
 from abalone.data.files import sha256
 from abalone.data.identified import with_ids
 from abalone.progress import whole
@@ -43,7 +44,8 @@ def predict_in_parts(
         classifier: a `Predictor` or an `OnnxModel`.
         texts: read as they are needed; about a window of some thousand is in memory. Answers to those that are
             `Identified` have their `id`.
-        folder: where the parts go; new, empty, or with `resume` the same as before.
+        folder: where the parts go; new, empty, or with `resume` the same as before. It is locked until all is
+            answered: a second process is refused with an `InUseError`.
         wanted: what an answer tells.
         part_size: texts in a part.
         form: of the parts: `jsonl`, or `parquet`.
@@ -60,19 +62,23 @@ def predict_in_parts(
         raise ValueError(f"part_size must be at least 1, got {part_size}")
     wanted = wanted or Wanted()
     options = {"probabilities": wanted.probabilities, "top": wanted.top, "part_size": part_size}
-    rest = iter(texts)
+    place, rest = Path(folder), iter(texts)
     begun: list[Parts] = []  # one, in the process that writes
+    with ExitStack() as held:
 
-    def begin() -> int:
-        parts = Parts.enter(Path(folder), form, {**(identity or {}), **options}, resume=resume)
-        parts.pass_over(rest)
-        begun.append(parts)
-        return parts.documents
+        def begin() -> int:
+            if place.is_file():
+                raise FileExistsError(f"{place} exists and holds no predictions: give another folder")
+            held.enter_context(alone_in(place))
+            parts = Parts.enter(place, form, {**(identity or {}), **options}, resume=resume)
+            parts.pass_over(rest)
+            begun.append(parts)
+            return parts.documents
 
-    answered = begin() if ranks is None else ranks.told_by_main(begin)
-    parts = begun[0] if begun else None
-    unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
-    with whole("Predicting", total) as bar:
+        answered = begin() if ranks is None else ranks.told_by_main(begin)
+        parts = begun[0] if begun else None
+        unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
+        bar = held.enter_context(whole("Predicting", total))
         for first in unanswered:  # so that no part is without a text
             with nullcontext() if parts is None else parts.next_part() as write:
                 for window in windows(chain([first], islice(unanswered, part_size - 1))):
@@ -82,8 +88,8 @@ def predict_in_parts(
                     if write is not None:
                         given = answers(scores, classifier.decision, classifier.label_names, wanted)
                         write(window, list(with_ids(window, given)))
-    if parts is not None and not parts.complete:
-        parts.finish()
+        if parts is not None and not parts.complete:
+            parts.finish()
     return answered
 
 

@@ -18,7 +18,7 @@ from abalone.data.memory import read_texts
 from abalone.data.scratch import array_of
 from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.shapes import NUMBER, misfit
-from abalone.data.tokens import TokenArray
+from abalone.data.tokens import TokenArray, encode_in_pieces
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
@@ -92,8 +92,7 @@ class Reading:
 
     def pieces(self, texts: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
         """The pieces of all texts in order, and how many each text has, [n]."""
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+        ids = encode_in_pieces(self._backend, texts, self.max_length * self.max_chunks)
         offsets = np.cumsum([0, *map(len, ids)])
         tokens = TokenArray(np.concatenate(ids), offsets, tuple(self.prefix), tuple(self.suffix))
         chunks = [tokens.chunks(row, self.max_length, self.max_chunks) for row in range(len(tokens))]

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from abalone.data.alone import LOCK
 from abalone.data.cache import written_whole
 from abalone.data.digest import add_texts
 from abalone.data.errors import readable
@@ -63,7 +64,7 @@ class Parts:
 
     @classmethod
     def enter(cls, folder: Path, form: Form, job: Mapping[str, Any], *, resume: bool) -> "Parts":
-        """Make `folder` this job's: begin it, or go on with the very same one."""
+        """Make `folder` this job's: begin it, or go on with the very same one; the caller is `alone_in` it."""
         require(form)
         parts = cls(folder, form, {**job, "form": form})
         manifest = folder / MANIFEST
@@ -71,12 +72,12 @@ class Parts:
             if not resume:
                 raise FileExistsError(f"{folder} holds predictions: continue with resume=True, or give another folder")
             parts._go_on(_read_manifest(manifest))
-        elif folder.exists() and (not folder.is_dir() or any(not _is_partial(file) for file in folder.iterdir())):
+        elif folder.exists() and any(not _is_ours(file) for file in folder.iterdir()):
             raise FileExistsError(f"{folder} exists and holds no predictions: give another folder")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             parts._write_manifest()
-        remove_abandoned(folder)  # of a run that was killed; one that is still alive writes the same bytes
+        remove_abandoned(folder)  # of a run that was killed
         return parts
 
     @property
@@ -158,9 +159,9 @@ def checksum(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _is_partial(file: Path) -> bool:
-    """Whether it is a temporary file of one of ours."""
-    return file.name.startswith((".part-", f".{MANIFEST}."))
+def _is_ours(file: Path) -> bool:
+    """Whether it is the lock, or a temporary file of a part or the manifest."""
+    return file.name == LOCK or file.name.startswith((".part-", f".{MANIFEST}."))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
 from abalone.data.benchmarks.release import Release, find_file, is_id, read_lines, with_gaps_noted
-from abalone.data.cache import build_once, cache_entry, source_key
+from abalone.data.cache import cache_entry, source_key
 from abalone.data.corpus import RARE, Corpus
 from abalone.data.errors import DataError
+from abalone.data.sealed import sealed_once
 from abalone.data.split import exact_split
 from abalone.data.texts import MappedTexts, TextWriter
 from abalone.progress import track
@@ -44,7 +45,7 @@ DOCUMENTS, TOPICS_KEPT = 804_414, 91
 MINIMUM = RARE  # a topic stays if at least as many training documents carry it
 VALIDATION_SHARE, SEED = 0.15, 0
 LYRL2004, RAW_XML = "LYRL2004 tokens", "raw XML"  # the two forms
-VERSION = "rcv1-2"  # to be raised with every change in what is written to the cache
+VERSION = "rcv1-3"  # to be raised with every change in what is written to the cache
 
 
 def load(path: Path | None = None) -> Corpus:
@@ -61,7 +62,7 @@ def load(path: Path | None = None) -> Corpus:
         if not sources:
             raise RELEASE.missing(place, "there are no token files and no XML files here")
     key = source_key([*sources, *([qrels] if qrels else [])], f"{VERSION} {form}")
-    store = build_once(cache_entry("texts", key), partial(_build, form, sources, qrels))
+    store = sealed_once(cache_entry("texts", key), partial(_build, form, sources, qrels))
     return _prepare(store, form, place)
 
 
