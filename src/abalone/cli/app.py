@@ -31,6 +31,7 @@ PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives it), or use another place"
 ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
     r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
 )
@@ -175,7 +176,8 @@ def _tell(kind: str, message: str, colour: str) -> None:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        told = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        return f"{told}. {RIGHTS}" if isinstance(error, PermissionError) else told
     if isinstance(error, Exception) and _is_out_of_memory(error):
         reason = str(error).partition("\n")[0]
         return f"out of memory{f' ({reason})' if reason else ''}: use smaller batches or fewer documents"
