@@ -57,6 +57,7 @@ class Commands(TyperGroup):
         _replace_unprintable()
         with _plain_warnings():
             try:
+                _require_streams()
                 with _main_process_speaks():
                     return super().invoke(ctx)
             except BrokenPipeError:
@@ -197,6 +198,20 @@ def _in_options(message: str, command: Any) -> str:
         return f"{option} " if argument["value"] is not None else option
 
     return ARGUMENT.sub(spelled, message)
+
+
+def _require_streams() -> None:
+    """Raise if there is nowhere to write to, as after `>&-`; who reads nothing and hears nothing is not missed.
+
+    Without that, the next file that is opened gets the number of the closed stream, and what a library prints ends in
+    that file.
+    """
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise ValueError("standard output is closed: let it go to a file, or to /dev/null if you do not need it")
 
 
 def _replace_unprintable() -> None:

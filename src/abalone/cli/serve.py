@@ -9,6 +9,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on, same_data
 from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.data.errors import printable
 from abalone.extras import install_hint
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
         else:
             corpus = read_as_trained_on(evidence, trained_on)
         if story and not same_data(corpus.provenance, trained_on):
-            typer.echo(f"note: the model was not trained on {corpus.name} as it is now.", err=True)
+            typer.echo(f"note: the model was not trained on {printable(corpus.name)} as it is now.", err=True)
         documents = Evidence.of(corpus, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     name = model.resolve().name.removesuffix(".onnx")
