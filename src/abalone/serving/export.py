@@ -160,9 +160,12 @@ def _file_content(
 
 def _story(predictor: Predictor) -> dict[str, Any]:
     """Return what scoring and serving tell of training: its documents, rare labels, F1 of labels, tf-idf alone."""
-    provenance, frequencies = predictor.story.get("provenance", {}), list(predictor.frequencies)
+    provenance, counted = predictor.story.get("provenance", {}), predictor.story.get("statistics", {})
+    statistics = {"frequencies": list(predictor.frequencies)}
+    if "validation" in counted:
+        statistics["validation"] = counted["validation"]
     kept = {name: predictor.story[name] for name in ("label_f1", TFIDF_DECISION) if name in predictor.story}
-    return {"provenance": provenance, "statistics": {"frequencies": frequencies}, **kept}
+    return {"provenance": provenance, "statistics": statistics, **kept}
 
 
 def _reading(predictor: Predictor) -> Reading:

@@ -52,7 +52,7 @@ SHAPES = {
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
     STORY: {
-        "statistics?": {"frequencies": [int]},
+        "statistics?": {"frequencies": [int], "validation?": int},
         "provenance?": dict,
         "label_f1?": [(NUMBER, None)],
         f"{TFIDF_DECISION}?": dict,
