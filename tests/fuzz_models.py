@@ -15,6 +15,7 @@ from abalone.model.encoder import load_encoder
 from abalone.model.folder import SUMS, load, save
 from abalone.model.predictor import Predictor
 from abalone.serving.export import export
+from abalone.serving.onnx_checksum import with_checksum
 from abalone.serving.onnx_model import OnnxModel
 from fuzz_readers import Files, put_damaged, written_by
 from fuzzing import Target, only_clear_errors
@@ -108,7 +109,9 @@ def check_onnx(numbers: Numbers, place: Path) -> None:
     # Most of the file are weights; what can go wrong stands in what it says of itself, at both ends: how texts are
     # read and decided on, and behind that the words.
     start = numbers.choice((0, content.rindex(b"label_names"), max(0, len(content) - 8000)))
-    file.write_bytes(content[:start] + mutated(content[start : start + 8000], numbers) + content[start + 8000 :])
+    damaged = content[:start] + mutated(content[start : start + 8000], numbers) + content[start + 8000 :]
+    # Else the checksum finds all damage, and nothing is read.
+    file.write_bytes(with_checksum(damaged) if numbers.random() < 0.8 else damaged)
     with only_clear_errors(about="m.onnx"):
         model = OnnxModel.load(file, threads=1)
         with only_clear_errors():

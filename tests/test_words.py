@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from exported import run_without_torch
 
+import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.data.load import load_corpus
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
+from abalone.model.card import LEFT_OUT, model_card
 from abalone.model.folder import load, save
 from abalone.recipes import nearest_recipe, recipe
 from abalone.serving.evidence import Evidence
@@ -188,3 +190,25 @@ def test_it_trains_in_python_on_a_matrix():
         classifier = AbaloneClassifier(recipe="words", thresholds="micro").fit(texts, labels)
     assert classifier.predict(texts).shape == (60, 5)
     assert classifier.set_params(recipe="fast").encoder == "all-MiniLM-L6-v2"
+
+
+def test_device_that_a_model_of_words_does_not_use_is_noted(model, workshop, tmp_path):
+    told = "note: --device cuda is not used: a model without an encoder runs on the processor.\n"
+    (tmp_path / "texts.txt").write_text(TEXTS[0])
+    data = workshop / "papers.jsonl"
+    for command in (
+        ("predict", model, tmp_path / "texts.txt"),
+        ("evaluate", model, data),
+        ("report", model, "--data", data, "-o", tmp_path / "report.html"),
+    ):
+        assert run(*command, "--device", "cuda").stderr.count(told) == 1, command
+        assert run(*command, "--device", "cpu").stderr.count("note: --device") == 0, command
+
+
+def test_card_tells_what_gave_the_encoder_no_weight(model):
+    predictor = load(model)
+    predictor.story[LEFT_OUT] = "an-encoder"
+    assert "; beside words, validation gave the encoder `an-encoder` no weight." in model_card(predictor)
+    predictor.out_of_fold = judged.out_of_fold(*tiny.corpus(40))
+    assert "; beside words, out-of-fold answers gave the encoder `an-encoder` no weight." in model_card(predictor)
+    assert "validation gave" not in model_card(predictor)

@@ -173,7 +173,7 @@ def _progress() -> "Progress | None":
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # it may be the name of a file
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -16,6 +16,7 @@ from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
 from abalone.serving import onnx_model
 from abalone.serving.export import export
+from abalone.serving.onnx_checksum import KEY, with_checksum
 from abalone.serving.onnx_model import STORY, OnnxModel
 
 NAMES = tiny.WORDS[:5]
@@ -118,9 +119,9 @@ def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
 
 def with_story(file: Path, target: Path, story: dict[str, object] | None) -> Path:
     model = onnx.load(file)
-    stored = {entry.key: entry.value for entry in model.metadata_props if entry.key != STORY}
+    stored = {entry.key: entry.value for entry in model.metadata_props if entry.key not in (STORY, KEY.decode())}
     onnx.helper.set_model_props(model, stored if story is None else {**stored, STORY: json.dumps(story)})
-    onnx.save(model, target)
+    target.write_bytes(with_checksum(model.SerializeToString()))
     return target
 
 

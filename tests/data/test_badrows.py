@@ -120,8 +120,10 @@ def test_nothing_is_half_written_when_reading_fails_later(tmp_path):
 
 def test_a_report_that_cannot_be_written_is_an_error(tmp_path):
     path = write(tmp_path / "a.csv", "text,labels\n,a\n")
-    with pytest.raises(DataError, match="rows left out cannot be written"):
+    with pytest.raises(DataError, match="rows left out cannot be written") as caught:
         load_corpus(path, skip_bad_rows=path / "report.jsonl")
+    assert caught.value.hint.startswith(f"Get the right to write in {path}, or copy the data")
+    assert "skip_bad_rows=" not in caught.value.hint  # a flag at the command line, which takes no file
 
 
 def test_nothing_but_bad_rows(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from abalone.data import partial
+from abalone.data.cache import build_once, written_whole
 from abalone.data.partial import (
     ASIDE,
     PARTIAL,
@@ -152,3 +153,29 @@ def test_a_disk_that_breaks_while_waiting_for_it_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", broken(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left on device"):
         sync_tree(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights")
+@pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_files_of_new_folder_have_the_rights_that_the_umask_leaves(mask, rights, tmp_path):
+    """Libraries may make theirs readable to the owner alone."""
+
+    def fill(folder):
+        (folder / "inner").mkdir()
+        for name in ("weights", "inner/weights"):
+            (folder / name).touch(mode=0o600)
+
+    before = os.umask(mask)
+    try:
+        with partial_folder(tmp_path / "moved") as folder:
+            fill(folder)
+            take_place(folder, tmp_path / "moved")
+        build_once(tmp_path / "built", fill)
+        with written_whole(tmp_path / "file"):
+            pass
+    finally:
+        os.umask(before)
+    made = {path: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert len(made) == 9
+    assert {path.name: mode for path, mode in made.items() if path.is_file()} == {"weights": rights, "file": rights}
+    assert {mode for path, mode in made.items() if path.is_dir()} == {0o777 & ~mask}

@@ -1,5 +1,7 @@
 import hashlib
+import io
 import json
+import os
 import time
 from dataclasses import replace
 from importlib import import_module
@@ -240,6 +242,36 @@ def test_damaged_files_are_told_by_the_name_of_the_encoder(tmp_path, file, conte
     folder = tiny.save_encoder(tmp_path)
     (tmp_path / file).write_text(content)
     with pytest.raises(ValueError, match=f"cannot load the encoder '{folder}'"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("num_hidden_layers", 10**6), ("num_hidden_layers", 1e12), ("vocab_size", 10**12), ("hidden_size", 10**9)],
+)
+def test_configuration_beyond_its_weights_is_refused_before_anything_is_built(setting, value, tmp_path, monkeypatch):
+    """A million layers took minutes."""
+    folder = tiny.save_encoder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {setting: value}))
+    for loader in ("AutoConfig", "AutoModel"):
+        monkeypatch.setattr(f"transformers.{loader}.from_pretrained", lambda *_, **__: pytest.fail("it is built"))
+    with pytest.raises(ValueError, match=f"config.json has {setting} {value:,}, and the weights are 37 tensors"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_file_that_may_not_be_read_is_told_as_such(name, tmp_path, monkeypatch):
+    """safetensors says that it is not there."""
+    folder, opened = tiny.save_encoder(tmp_path), io.open
+
+    def refused(file, *arguments, **options):
+        if Path(os.fspath(file)) == tmp_path / name:
+            raise PermissionError(13, "Permission denied", str(file))
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", refused)
+    with pytest.raises(PermissionError, match=f"Permission denied: '{tmp_path / name}'"):
         load_encoder(folder)
 
 

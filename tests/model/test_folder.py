@@ -1,16 +1,23 @@
 """The model folder: what it gives back, what it refuses, and that an old one is never lost."""
 
+import io
 import json
+import os
 import shutil
 import subprocess
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from typer.testing import CliRunner
 
 import tiny
 from abalone import AbaloneClassifier, __version__
+from abalone.cli import app
+from abalone.cli.app import RIGHTS
 from abalone.data import partial
 from abalone.model.folder import SUMS, load, refuse_foreign, save, whole_folder
 
@@ -277,3 +284,91 @@ def test_sums_of_files_that_cannot_be(name, folder):
     with pytest.raises(ValueError, match=r"is damaged: it is not what was written") as caught:
         load(folder)
     assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights")
+def test_model_can_be_read_by_whom_the_umask_lets(predictor, tmp_path):
+    """safetensors makes its files readable to the owner alone."""
+    before = os.umask(0o027)
+    try:
+        save(predictor, tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in [tmp_path / "model", *(tmp_path / "model").rglob("*")]}
+    assert {path.name for path, mode in modes.items() if mode != (0o750 if path.is_dir() else 0o640)} == set()
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize("name", ["abalone.json", "model.safetensors", "head.safetensors", "tokenizer.json", SUMS])
+def test_file_that_may_not_be_read_is_not_called_damaged(name, sums, folder, monkeypatch):
+    """Also where the tests run as root, who may read everything."""
+    if not sums:
+        (folder / SUMS).unlink()
+        if name == SUMS:
+            return
+    opened = io.open
+
+    def refused(file, *arguments, **options):
+        if Path(os.fspath(file)) == folder / name:
+            raise PermissionError(13, "Permission denied", str(file))
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", refused)
+    for only_to_answer in (True, False):
+        with pytest.raises(PermissionError) as caught:
+            load(folder, only_to_answer=only_to_answer)
+        assert caught.value.filename == str(folder / name)
+    told = CliRunner().invoke(app, ["predict", str(folder), "-"], input="w1\n")
+    assert told.exit_code == 2
+    assert told.stderr == f"error: {folder / name}: Permission denied. {RIGHTS}\n"
+
+
+@pytest.mark.parametrize("kept", [0, 1, -1])
+def test_sums_that_leave_a_file_out_are_refused(kept, folder):
+    """An emptied list would turn the check off."""
+    lines = (folder / SUMS).read_text().splitlines(keepends=True)
+    (folder / SUMS).write_text("".join(lines[:kept]))
+    missing = sorted(line.split()[1] for line in lines[kept:])[0]
+    with pytest.raises(
+        ValueError, match=rf"{folder / SUMS} is damaged: it has no checksum of {missing}\. Copy or make"
+    ):
+        load(folder)
+
+
+def test_own_files_beside_a_model_need_no_checksum(folder):
+    (folder / "scores.json").write_text("{}")
+    load(folder)
+    (folder / "adapter_config.json").write_text("{}")  # which `transformers` would look for
+    with pytest.raises(ValueError, match=r"it has no checksum of adapter_config\.json"):
+        load(folder)
+
+
+def test_token_cache_that_is_warm_gives_the_same_folder(tmp_path, monkeypatch):
+    """A warm one meant padding to 128 in `tokenizer.json`, which came with the encoder; a cold one, none."""
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    encoder = Path(tiny.save_encoder(tmp_path / "encoder"))
+    stored = Tokenizer.from_file(str(encoder / "tokenizer.json"))
+    stored.enable_padding(length=64, pad_token="[PAD]")
+    stored.enable_truncation(64)
+    stored.save(str(encoder / "tokenizer.json"))
+    for folder in ("cold", "warm"):
+        settings = {"max_length": 20, "epochs": 0, "folds": 0, "lexical": False, "neighbours": False, "device": "cpu"}
+        classifier = AbaloneClassifier(encoder=str(encoder), **settings)
+        classifier.fit(TEXTS[:40], LABELS[:40]).save_pretrained(tmp_path / folder)
+    assert content(tmp_path / "cold") == content(tmp_path / "warm")
+
+
+def test_tokenizer_is_saved_without_what_was_last_asked_of_it(predictor, folder, tmp_path):
+    """Padding came with it, or stayed from a call before: with a warm token cache nobody makes one."""
+    backend = predictor.tokenizer.backend_tokenizer
+    backend.enable_padding(length=64)
+    backend.enable_truncation(7)
+    try:
+        save(predictor, tmp_path / "padding")
+    finally:
+        backend.no_padding()
+        backend.no_truncation()
+    assert content(tmp_path / "padding") == content(folder)
+    plain = Tokenizer.from_file(str(tmp_path / "padding" / "tokenizer.json"))
+    assert len(plain.encode("w1 " * 20).ids) == 22
+    assert len(plain.encode("w1").ids) == 3

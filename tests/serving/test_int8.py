@@ -12,6 +12,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 import abalone.serving.onnx_model as running
 from abalone.serving.export import export
 from abalone.serving.int8 import in_8_bits, largest_pairs, saturating
+from abalone.serving.onnx_checksum import with_checksum
 from abalone.serving.onnx_model import SAME_EVERYWHERE, OnnxModel
 from abalone.serving.onnx_session import EXACT_PRODUCTS, PROBE, has_8_bit_products, processor_saturates
 
@@ -107,8 +108,9 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("int8")
     new = export(fit(folder / "model").predictor_, folder / "new.onnx", int8=True).path
     graph = onnx.load(new)
-    del graph.metadata_props[[entry.key for entry in graph.metadata_props].index(SAME_EVERYWHERE)]
-    onnx.save(graph, folder / "old.onnx")
+    stored = {entry.key: entry.value for entry in graph.metadata_props if entry.key not in (SAME_EVERYWHERE, "sha256")}
+    onnx.helper.set_model_props(graph, stored)
+    (folder / "old.onnx").write_bytes(with_checksum(graph.SerializeToString()))
     return new, folder / "old.onnx"
 
 

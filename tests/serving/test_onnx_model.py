@@ -1,6 +1,8 @@
 """The ONNX file in a process where importing torch fails, and files that are something else."""
 
+import hashlib
 import json
+import random
 import sys
 from dataclasses import replace
 
@@ -16,6 +18,7 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.serving import onnx_model
 from abalone.serving.export import export
+from abalone.serving.onnx_checksum import DIGITS, ENTRY, KEY, PROMISE, with_checksum
 from abalone.serving.onnx_model import BLOCK, OnnxModel, lexical_as_text
 
 
@@ -118,11 +121,49 @@ def test_half_of_a_file(file, tmp_path):
     assert "half.onnx is not an ONNX model" in run(tmp_path / "half.onnx")
 
 
-def changed(file, target, **entries):
+def test_every_flipped_bit_is_found(file, tmp_path):
+    """A flipped bit in an exponent used to change answers, and nobody knew."""
+    whole = file.read_bytes()
+    end = [len(whole) - 1 - distance for distance in range(200)]  # the checksum, and what says that there is one
+    anywhere = random.Random(0).sample(range(len(whole)), 60)
+    promise = whole.index(b"checksum")
+    for place in [0, *range(promise - 4, promise + 12), *anywhere, *end]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        (tmp_path / "damaged.onnx").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged\.onnx is (damaged|not an ONNX model)"):
+            OnnxModel.load(tmp_path / "damaged.onnx")
+    with pytest.raises(ValueError, match="the ONNX model is damaged: it is not what was written"):
+        OnnxModel.load(whole[: -len(ENTRY) - DIGITS])  # a checksum that is cut off
+    (tmp_path / "damaged.onnx").write_bytes(damaged)
+    message = run(tmp_path / "damaged.onnx")
+    assert "Copy it again, or export the model again" in message
+
+
+def test_file_of_before_the_checksum_is_read_with_a_warning(file, tmp_path):
     model = onnx.load(file)
-    stored = {entry.key: entry.value for entry in model.metadata_props} | entries
+    stored = {entry.key: entry.value for entry in model.metadata_props if entry.key not in {KEY.decode(), *PROMISE}}
+    onnx.helper.set_model_props(model, stored)
+    onnx.save(model, tmp_path / "old.onnx")
+    with pytest.warns(UserWarning, match="old.onnx was exported by an earlier version, without a checksum"):
+        old = OnnxModel.load(tmp_path / "old.onnx")
+    np.testing.assert_array_equal(old.probabilities(TEXTS), OnnxModel.load(file).probabilities(TEXTS))
+
+
+def test_checksum_is_of_all_bytes_before_it(file):
+    """As other programs can check it: `head -c -64 model.onnx | sha256sum`."""
+    content = file.read_bytes()
+    assert hashlib.sha256(content[:-64]).hexdigest().encode() == content[-64:]
+    stored = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
+    assert stored["sha256"].encode() == content[-64:]
+
+
+def changed(file, target, **entries):
+    """A file with other metadata, as whoever wrote it would have: with a checksum."""
+    model = onnx.load(file)
+    stored = {entry.key: entry.value for entry in model.metadata_props} | {KEY.decode(): None} | entries
     onnx.helper.set_model_props(model, {key: value for key, value in stored.items() if value is not None})
-    onnx.save(model, target)
+    target.write_bytes(with_checksum(model.SerializeToString()))
     return target
 
 

@@ -157,3 +157,20 @@ def test_evidence_is_what_the_model_was_trained_on(tmp_path, monkeypatch):
         (near,) = served.evidence.nearest(model.encode(texts[:1]), len(served.evidence))
         assert {document.text for document in near} == set(corpus.train.texts)
         assert served.frequencies == corpus.train.labels.sum(axis=0).tolist()
+
+
+def test_evidence_is_of_validation_documents_too_where_they_were_trained_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    texts, matrix = tiny.corpus(60)
+    texts = [f"{text} {number}" for number, text in enumerate(texts)]
+    tiny.write_jsonl(tmp_path / "data.jsonl", texts, label_lists(matrix, NAMES), [None] * 60)
+    corpus = load_corpus(tmp_path / "data.jsonl")
+    assert len(corpus.validation)
+    model = AbaloneClassifier("words", folds=2).fit_corpus(corpus)
+    model.save_pretrained(tmp_path / "model")
+    export(model.predictor_, tmp_path / "model.onnx")
+    for name in ("model", "model.onnx"):
+        served = read_model(tmp_path / name, str(tmp_path / "data.jsonl"), None, "auto")
+        assert len(served.evidence) == len(corpus.train) + len(corpus.validation)
+        told = "note: evidence is training and validation documents: the model was trained on both.\n"
+        assert capsys.readouterr().err == told

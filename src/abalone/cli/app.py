@@ -31,6 +31,7 @@ PACKAGE = Path(__file__).parents[1]
 MISTAKES = (DataError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives it), or use another place"
 ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
     r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
 )
@@ -56,6 +57,7 @@ class Commands(TyperGroup):
         _replace_unprintable()
         with _plain_warnings():
             try:
+                _require_streams()
                 with _main_process_speaks():
                     return super().invoke(ctx)
             except BrokenPipeError:
@@ -175,7 +177,8 @@ def _tell(kind: str, message: str, colour: str) -> None:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        told = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        return f"{told}. {RIGHTS}" if isinstance(error, PermissionError) else told
     if isinstance(error, Exception) and _is_out_of_memory(error):
         reason = str(error).partition("\n")[0]
         return f"out of memory{f' ({reason})' if reason else ''}: use smaller batches or fewer documents"
@@ -195,6 +198,20 @@ def _in_options(message: str, command: Any) -> str:
         return f"{option} " if argument["value"] is not None else option
 
     return ARGUMENT.sub(spelled, message)
+
+
+def _require_streams() -> None:
+    """Raise if there is nowhere to write to, as after `>&-`; who reads nothing and hears nothing is not missed.
+
+    Without that, the next file that is opened gets the number of the closed stream, and what a library prints ends in
+    that file.
+    """
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise ValueError("standard output is closed: let it go to a file, or to /dev/null if you do not need it")
 
 
 def _replace_unprintable() -> None:

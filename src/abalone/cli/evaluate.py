@@ -1,6 +1,5 @@
 """`abalone evaluate`: how good a model is on documents whose labels are known."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus, tell
 from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
+from abalone.data.errors import printable_json
 from abalone.launch import launched
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def evaluate(
     scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))
     if as_json:
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        typer.echo(printable_json(told, indent=2))
         return
     scores_table({split: scores}, title=f"{name}, {len(texts):,} documents", present=True)
     _show_lowest(by_label)
@@ -117,7 +117,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
             "untaught_labels": untaught,
             "labels": [asdict(label) for label in by_label],
         }
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        typer.echo(printable_json(told, indent=2))
         return
     rows = {
         "out of fold": scores,

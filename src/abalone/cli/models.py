@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from abalone.config import Precision
+from abalone.data.errors import printable
 from abalone.model.about import require_model_folder
 
 if TYPE_CHECKING:
@@ -24,7 +27,17 @@ def _open_folder(model: Path, device: str, precision: Precision | None) -> "Pred
     from abalone.model.folder import load
 
     settings = {} if precision is None else {"precision": precision}
-    return load(model, only_to_answer=True, device=device, **settings)
+    opened = load(model, only_to_answer=True, device=device, **settings)
+    if opened.encoder is None:
+        tell_unused_device(device)
+    return opened
+
+
+def tell_unused_device(device: str) -> None:
+    """Say that a model without an encoder is not computed where a person wants it."""
+    if device not in ("auto", "cpu"):
+        note = f"note: --device {printable(device)} is not used: a model without an encoder runs on the processor."
+        typer.echo(note, err=True)
 
 
 def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":

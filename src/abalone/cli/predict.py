@@ -1,7 +1,6 @@
 """`abalone predict`: texts in; out come JSON lines or CSV rows, one per text, or files of them."""
 
 import codecs
-import json
 import os
 import sys
 import warnings
@@ -16,6 +15,7 @@ from abalone.cli.app import app
 from abalone.cli.corpus import READING_PANEL, Encoding, SkipBadRows, TextColumn, columns_of_training
 from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.config import Precision
+from abalone.data.errors import printable_json
 from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:
@@ -153,7 +153,11 @@ def predict(
         from abalone.serving.csv_answers import CsvAnswers
 
         rows = CsvAnswers(
-            predictor.label_names, ids=id_column is not None, probabilities=probabilities, skipped=skip_bad_rows
+            predictor.label_names,
+            ids=id_column is not None,
+            probabilities=probabilities,
+            skipped=skip_bad_rows,
+            shown=not shown,
         )
         _write(chain([rows.header()], map(rows.lines, blocks)), output)
         if rows.formulas:
@@ -163,7 +167,7 @@ def predict(
                 stacklevel=2,
             )
     else:
-        _write(("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in block) for block in blocks), None)
+        _write(("".join(f"{printable_json(answer)}\n" for answer in block) for block in blocks), None)
     if skipped and skipped.errors:
         typer.echo(f"note: Rows skipped: {len(skipped.errors)}; their answers say why.", err=True)
 

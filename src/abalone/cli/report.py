@@ -8,7 +8,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus
-from abalone.cli.models import DEVICE_HELP
+from abalone.cli.models import DEVICE_HELP, tell_unused_device
 from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
 
 
@@ -57,6 +57,8 @@ def report(
         name: AbaloneClassifier.from_pretrained(folder, device=device)
         for name, folder in zip(short_names(folders), folders, strict=True)
     }
+    if all(model.predictor_.encoder is None for model in models.values()):
+        tell_unused_device(device)
     documents = None
     if data is not None:
         trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}

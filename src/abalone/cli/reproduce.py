@@ -10,7 +10,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_and_tell, reads_corpus
 from abalone.cli.models import DEVICE_HELP
-from abalone.data.errors import printable
+from abalone.data.errors import printable, readable
 from abalone.extras import install_hint
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def reproduce(
                     published=PUBLISHED.get(corpus.name) if data in BENCHMARKS else None,
                     jobs=jobs,
                     stop_after=stop_after,
-                    tell=lambda line: typer.echo(line, err=True),
+                    tell=lambda line: typer.echo(readable(line), err=True),
                 )
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
@@ -161,7 +161,7 @@ def reproduce(
     if print_only and wanted and not any(map(results.get, telling)):
         raise ValueError(_what_is_stored(results, telling))
     for made in present(names, experiments, View(card, grid, base, results), output):
-        typer.echo(printable(FORMATS[form][1](made)))
+        typer.echo("\n".join(map(printable, FORMATS[form][1](made).split("\n"))))
     typer.echo(f"written to {output}", err=True)
     if outcome is not None:
         _tell_outcome(outcome)
@@ -195,6 +195,6 @@ def _tell_outcome(outcome: "Outcome") -> None:
         return
     typer.echo(f"{len(outcome.failures)} runs failed; run the same command again to retry them:", err=True)
     for failure in outcome.failures:
-        typer.echo(f"  {failure.task.run}: {failure.message}", err=True)
+        typer.echo(readable(f"  {failure.task.run}: {failure.message}"), err=True)
         typer.echo(f"    see {failure.task.folder}", err=True)
     raise typer.Exit(FAILED)

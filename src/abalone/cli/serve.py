@@ -9,6 +9,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on, same_data
 from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.data.errors import printable
 from abalone.extras import install_hint
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     documents = None
     if evidence is not None:
         from abalone.data.benchmarks import BENCHMARKS
-        from abalone.serving.evidence import Evidence
+        from abalone.serving.evidence import Evidence, as_trained_on
 
         trained_on = story.get("provenance", {})
         if evidence in BENCHMARKS or path is not None:  # which is refused with anything else
@@ -87,8 +88,11 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
         else:
             corpus = read_as_trained_on(evidence, trained_on)
         if story and not same_data(corpus.provenance, trained_on):
-            typer.echo(f"note: {corpus.name} differs from the data that the model was trained on.", err=True)
-        documents = Evidence.of(corpus, classifier.vectors, model)
+            typer.echo(f"note: {printable(corpus.name)} differs from the data that the model was trained on.", err=True)
+        trained = as_trained_on(corpus, story)
+        if len(trained.train) > len(corpus.train):
+            typer.echo("note: evidence is training and validation documents: the model was trained on both.", err=True)
+        documents = Evidence.of(trained, classifier.vectors, model)
     frequencies = story.get("statistics", {}).get("frequencies")
     name = model.resolve().name.removesuffix(".onnx")
     served = Served(name, classifier, frequencies, documents, story.get("label_f1"))

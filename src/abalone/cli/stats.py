@@ -1,6 +1,5 @@
 """`abalone stats`: what a corpus looks like."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_corpus, reads_corpus, unrepeated
-from abalone.data.errors import printable
+from abalone.data.errors import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +38,7 @@ def stats(
         notes += () if as_json else corpus.notes  # which are printed below
     measured = corpus.stats()
     if as_json:
-        typer.echo(json.dumps(_as_dict(corpus, measured), indent=2, ensure_ascii=False, default=str))
+        typer.echo(printable_json(_as_dict(corpus, measured), indent=2, default=str))
     else:
         _print_stats(corpus, measured)
     if plot is not None:
@@ -113,5 +112,5 @@ def _row(cells: dict[str, str]) -> "Table":
     table = Table(box=box.SIMPLE_HEAD)
     for name in cells:
         table.add_column(name, justify="left" if name == "corpus" else "right")
-    table.add_row(*map(Text, cells.values()))
+    table.add_row(*(Text(printable(cell)) for cell in cells.values()))
     return table

@@ -66,4 +66,4 @@ def labels_table(labels: "Sequence[LabelScore]", title: str) -> None:
 
 def _table(title: str | None) -> Table:
     # As `Text`, here and for names: they may hold brackets, which rich would take for markup.
-    return Table(title=None if title is None else Text(title), title_justify="left", box=box.SIMPLE_HEAD)
+    return Table(title=None if title is None else Text(printable(title)), title_justify="left", box=box.SIMPLE_HEAD)

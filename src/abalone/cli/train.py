@@ -13,7 +13,9 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.config import ABOUT, CHOICES, KINDS, OF_THE_MACHINE, SETTINGS, Config
+from abalone.cli.models import tell_unused_device
+from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
+from abalone.data.errors import readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
@@ -60,6 +62,8 @@ def train(
     )
     loss_spec(settings.objective)
     choose_device(settings.device)
+    if settings.encoder == NO_ENCODER:
+        tell_unused_device(settings.device)
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
     corpus = read_and_tell(data, **reading)
@@ -265,7 +269,7 @@ def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corp
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message to wherever stderr goes now: above the bar, while one is shown."""
-        typer.echo(record.getMessage(), file=sys.stderr)
+        typer.echo(readable(record.getMessage()), file=sys.stderr)
 
 
 @contextmanager

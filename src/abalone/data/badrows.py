@@ -61,7 +61,8 @@ class BadRows:
             raise DataError(
                 f"the list of rows left out cannot be written: {error.strerror}",
                 path=report,
-                hint="Give another file: skip_bad_rows='bad-rows.jsonl'.",
+                hint=f"Get the right to write in {report.parent}, or copy the data to a folder where you have it. "
+                "From Python, skip_bad_rows may also be the name of another file.",
             ) from error
 
     def __enter__(self) -> "BadRows":

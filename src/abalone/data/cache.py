@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from abalone.data.alone import remove_unless_in_use
-from abalone.data.partial import DAY, named_if_full, partial_file, partial_folder, sync, sync_tree
+from abalone.data.partial import (
+    DAY,
+    as_umask_says,
+    named_if_full,
+    partial_file,
+    partial_folder,
+    sync,
+    sync_tree,
+)
 
 KEPT = 30 * DAY  # seconds without use
 ENTRY = re.compile(r"[0-9a-f]{16,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
@@ -91,6 +99,7 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     with partial_folder(folder) as partial:
         try:
             build(partial)
+            as_umask_says(partial)
             sync_tree(partial)
             partial.rename(folder)
             sync(folder.parent)

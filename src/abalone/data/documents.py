@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from abalone.data.badrows import BadRows
 from abalone.data.columns import NAMED, Columns, indicator, is_blank, require_columns
 from abalone.data.corpus import SPLITS
-from abalone.data.errors import DataError
+from abalone.data.errors import DataError, printable
 from abalone.data.files import SPLIT_WORDS
 from abalone.data.label_cells import LabelCells
 from abalone.data.label_lists import LabelLists
@@ -97,7 +97,7 @@ def read_documents(
         for table in tables:
             require_columns(table, columns)
             before = len(splits)
-            for row in track(table.rows(columns.names()), f"Reading {Path(table.name).name}"):
+            for row in track(table.rows(columns.names()), f"Reading {printable(Path(table.name).name)}"):
                 if isinstance(row, BadRow):
                     bad_rows.reject(table.name, row.line, row.reason, row.source, row.hint, row.lines)
                     continue

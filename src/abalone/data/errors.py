@@ -1,6 +1,9 @@
 """The one error of the data layer: what is wrong, where, and what to do about it."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 LONGEST = 800  # characters of a reason or a hint: files can hold column names of a megabyte
 
@@ -33,19 +36,45 @@ class DataError(ValueError):
 
 
 def readable(text: str, longest: int = LONGEST) -> str:
-    """What a message may quote of a file: cut where it is long, and `printable`."""
-    return _cut(printable(_cut(text, longest)), longest)
+    r"""Return a message, or what it quotes of a file: cut where it is long, and `printable` line by line.
+
+    Further lines are indented, so that none of them passes for a message of its own.
+
+    >>> print(readable("no label 'a\nerror: all is lost'"))
+    no label 'a
+      error: all is lost'
+    """
+    first, *others = _cut(text, longest).split("\n")
+    lines = [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
+    return _cut("\n".join(map(printable, lines)), longest)
 
 
 def printable(text: str) -> str:
-    r"""A text with nothing in it that a terminal would obey, such as colours, bells and writing backwards.
+    r"""Return a text, such as a name, in one line and with nothing in it that a terminal would obey.
 
-    >>> printable("a \x1b[31mred label")
-    'a \\x1b[31mred label'
+    That is colours, bells, writing from right to left, and line breaks, after which a name could go on as a message.
+
+    >>> printable("a \x1b[31mred label\nerror: all is lost")
+    'a \\x1b[31mred label\\nerror: all is lost'
     """
+    return text if text.isprintable() else _escaped(text, lambda c: c.encode("unicode_escape").decode())
+
+
+def printable_json(value: object, **options: Any) -> str:
+    r"""Return a value as JSON, with escapes for what a terminal would obey: whoever reads the JSON gets it back.
+
+    >>> printable_json(["naïve", "\x9b31mred"])
+    '["naïve", "\\u009b31mred"]'
+    """
+    text = json.dumps(value, ensure_ascii=False, **options)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    # Within a string there is no line break any more; those between are of the layout.
+    return _escaped(text, lambda c: c if c == "\n" else json.dumps(c)[1:-1])
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    return "".join(c if c.isprintable() else escape(c) for c in text)
 
 
 def _cut(text: str, longest: int) -> str:

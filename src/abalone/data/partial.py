@@ -97,6 +97,7 @@ def take_place(new: Path, folder: Path) -> None:
     Both are on the disk when this returns. On Linux the two names are swapped in one step, and the old folder is then
     at `new`. Elsewhere there is a moment without `folder`; `put_back` mends what a kill in that moment leaves.
     """
+    as_umask_says(new)
     sync_tree(new)
     if not folder.exists():
         new.rename(folder)
@@ -119,6 +120,20 @@ def put_back(folder: Path) -> None:
             shutil.rmtree(aside, ignore_errors=True)
         else:
             aside.rename(folder)
+
+
+def as_umask_says(folder: Path) -> None:
+    """Let those read the files in a new folder who may read the folder.
+
+    safetensors makes its files readable to their owner alone, whatever the umask, and a model that is shared with a
+    group would be one that nobody else can open.
+    """
+    # The folder has just been made by `mkdir`, so its bits are those that the umask leaves: asking for the umask itself
+    # means to change it for a moment, in all threads.
+    rights = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(rights)
 
 
 def sync(path: Path) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from abalone.evaluation.out_of_fold import OutOfFold
     from abalone.model.predictor import Predictor
 
-LEFT_OUT = "encoder_left_out"  # in the story: the encoder that validation gave no weight beside words
+LEFT_OUT = "encoder_left_out"  # in the story: the encoder that held-out documents gave no weight beside words
 SHOWN = {
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
@@ -56,7 +56,8 @@ def _made(predictor: "Predictor") -> str:
     config, experts = predictor.config, predictor.decision.mixture.used
     if predictor.words is not None:
         tried = predictor.story.get(LEFT_OUT)
-        left_out = "" if tried is None else f"; beside words, validation gave the encoder `{tried}` no weight"
+        judges = "validation" if predictor.out_of_fold is None else "out-of-fold answers"
+        left_out = "" if tried is None else f"; beside words, {judges} gave the encoder `{tried}` no weight"
         return f"tf-idf and a linear SVM for each label, without an encoder{left_out}"
     trained = f", objective `{config.objective}`" if config.epochs else " as it is, and a linear layer"
     return f"`{config.encoder}`{trained}" + "".join(

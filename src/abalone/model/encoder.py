@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 from abalone.config import Pooling
 from abalone.data.errors import readable
 from abalone.extras import install_hint
+from abalone.model.encoder_files import refuse_beyond_weights, require_readable
 from abalone.model.layers import packed_states
 from abalone.model.offline import packaged_encoder
 from abalone.model.packed import Packed
@@ -154,8 +155,13 @@ def load_encoder(
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     place = _place(name)
+    folder = Path(place) if _is_folder(place) else None
+    if folder is not None:
+        require_readable(folder)
     with quiet_transformers():
         try:
+            if folder is not None:
+                refuse_beyond_weights(folder)
             cached = not _hub_answers(place)
             config = AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=cached)
             # A model may ask for an attention kernel from the hub, which is code: the choice is not the model's.
@@ -241,10 +247,15 @@ def window(encoder: TextEncoder, tokenizer: "PreTrainedTokenizerBase") -> int:
 
 
 def _place(name: str) -> str:
-    with suppress(OSError):  # a name that no folder can have
-        if Path(name).is_dir():
-            return name
+    if _is_folder(name):
+        return name
     return str(packaged_encoder(name) or (f"sentence-transformers/{name}" if name == "all-MiniLM-L6-v2" else name))
+
+
+def _is_folder(name: str) -> bool:
+    with suppress(OSError):  # a name that no folder can have
+        return Path(name).is_dir()
+    return False
 
 
 @contextmanager

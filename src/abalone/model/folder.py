@@ -6,7 +6,7 @@ Torch is imported for a model with an encoder, and not for one of words alone.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,6 +29,8 @@ SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it 
 CARD = "README.md"
 # What else a tokenizer writes, a template for chats or its vocabulary once more, is in its JSON or of no use here.
 READ_FILES = ("*.json", "*.safetensors")
+# Of these, what we and the libraries that open the folder look for; other names may be those of a person's own files.
+OURS = ("*.safetensors", "*config.json", ABOUT, "modules.json", "tokenizer.json", "lexical/*.json")
 SHAPE = {
     "label_names": [str],
     "config": dict,
@@ -246,27 +248,44 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         take_place(place, folder)
 
 
+def _read_files(place: Path) -> list[PurePosixPath]:
+    """Return the files of a folder that loading could read."""
+    files = (path.relative_to(place) for pattern in READ_FILES for path in place.rglob(pattern) if path.is_file())
+    return sorted(map(PurePosixPath, files))
+
+
 def _write_sums(place: Path) -> None:
-    files = sorted(path.relative_to(place).as_posix() for pattern in READ_FILES for path in place.rglob(pattern))
-    lines = [f"{_sum(place / file)}  {file}\n" for file in files]
+    lines = [f"{_sum(place / file)}  {file}\n" for file in _read_files(place)]
     (place / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def _check_sums(folder: Path) -> None:
-    """Raise if a file is not what was written, which could be a number in the middle of the weights."""
+    """Raise if a file is not what was written, which could be a number in the middle of the weights.
+
+    A list that says nothing of a file would let it be anything, so one that is empty or cut short is refused too.
+    """
+    unlisted = {file for file in _read_files(folder) if any(map(file.match, OURS))}
     if not (folder / SUMS).is_file():
+        for file in unlisted:  # a right that is missing is told as such, and not by a library as damage
+            (folder / file).open("rb").close()
         return
+    advice = f"Copy or make the model folder again; if you changed the file yourself, remove {folder / SUMS}"
     for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
         expected, _, name = line.partition("  ")
-        within = not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+        file = PurePosixPath(name)
         sound = False
-        with suppress(OSError, ValueError):  # a name that no file can have
-            sound = within and (folder / name).is_file() and _sum(folder / name) == expected
+        try:
+            within = not file.is_absolute() and ".." not in file.parts
+            sound = within and (folder / file).is_file() and _sum(folder / file) == expected
+        except PermissionError:
+            raise
+        except (OSError, ValueError):  # a name that no file can have
+            pass
         if not sound:
-            raise ValueError(
-                f"{folder / readable(name)} is damaged: it is not what was written. Copy or make the model folder "
-                f"again; if you changed the file yourself, remove {folder / SUMS}"
-            )
+            raise ValueError(f"{folder / readable(name)} is damaged: it is not what was written. {advice}")
+        unlisted.discard(file)
+    if unlisted:
+        raise ValueError(f"{folder / SUMS} is damaged: it has no checksum of {min(unlisted)}. {advice}")
 
 
 def _sum(file: Path) -> str:

@@ -133,7 +133,18 @@ def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: i
 
 
 def limit_tokenizer(place: Path, max_length: int) -> None:
-    """Let `truncation=True` cut where we cut, in a tokenizer that was saved in `place`."""
+    """Let a tokenizer saved in `place` cut where we cut, if truncation is asked for, and else neither cut nor pad.
+
+    A tokenizer keeps the truncation and padding of its last call, or those that came with it, and saves them.
+    `transformers` and `sentence-transformers` set both at every call; who opens tokenizer.json with `tokenizers` would
+    get padding that nobody asked for, or not, depending on what was called before.
+    """
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(str(place / "tokenizer.json"))
+    backend.no_truncation()
+    backend.no_padding()
+    backend.save(str(place / "tokenizer.json"))
     path = place / "tokenizer_config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings["model_max_length"] = max_length

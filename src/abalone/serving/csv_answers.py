@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any
 
+from abalone.data.errors import printable
 from abalone.data.labels import SEPARATORS
 from abalone.serving.answers import Answer
 
@@ -20,6 +21,7 @@ class CsvAnswers:
         ids: whether answers have an id.
         probabilities: whether they have the probability of every label, which gets a column each.
         skipped: whether some say why they are none.
+        shown: whether the rows go to a terminal, where cells are made `printable`; programs get them as they are.
 
     Example:
         >>> rows = CsvAnswers(["a", "b; c"], ids=True)
@@ -29,21 +31,27 @@ class CsvAnswers:
     """
 
     def __init__(
-        self, names: Sequence[str], *, ids: bool = False, probabilities: bool = False, skipped: bool = False
+        self,
+        names: Sequence[str],
+        *,
+        ids: bool = False,
+        probabilities: bool = False,
+        skipped: bool = False,
+        shown: bool = False,
     ) -> None:
         self.separator = _separator(names)
-        self._ids, self._skipped = ids, skipped
+        self._ids, self._skipped, self._shown = ids, skipped, shown
         self._names = names if probabilities else ()
         self.formulas = 0  # ids that a spreadsheet would take for one
 
     def header(self) -> str:
         """The names of the columns."""
         probabilities = [f"probability of {name}" for name in self._names]
-        return _line([*["id"] * self._ids, "labels", *probabilities, *["skipped"] * self._skipped])
+        return self._line([*["id"] * self._ids, "labels", *probabilities, *["skipped"] * self._skipped])
 
     def lines(self, answers: Iterable[Answer]) -> str:
         """A row for each of some answers."""
-        return "".join(_line(self._cells(answer)) for answer in answers)
+        return "".join(self._line(self._cells(answer)) for answer in answers)
 
     def _cells(self, answer: dict[str, Any]) -> list[object]:
         labels, probabilities = answer["labels"] or [], answer.get("probabilities", {})
@@ -58,6 +66,14 @@ class CsvAnswers:
         cells += [joined, *(probabilities.get(name, "") for name in self._names)]
         return [*cells, answer.get("skipped", "")] if self._skipped else cells
 
+    def _line(self, cells: list[object]) -> str:
+        if self._shown:
+            cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
+        # With both characters in the line's end a cell that holds either is quoted, in every version of Python.
+        row = StringIO()
+        csv.writer(row, lineterminator="\r\n").writerow(cells)
+        return row.getvalue().removesuffix("\r\n") + "\n"
+
 
 def _separator(names: Sequence[str]) -> str | None:
     """What stands between labels in a cell: in none of their names; `None` where only a list as JSON is safe.
@@ -68,10 +84,3 @@ def _separator(names: Sequence[str]) -> str | None:
         return None
     free = [mark for mark in SEPARATORS if not mark.isspace() and not any(mark in name for name in names)]
     return {";": "; ", "|": " | ", ",": ", "}[free[0]] if free else None
-
-
-def _line(cells: list[object]) -> str:
-    # With both characters in the line's end a cell that holds either is quoted, in every version of Python.
-    row = StringIO()
-    csv.writer(row, lineterminator="\r\n").writerow(cells)
-    return row.getvalue().removesuffix("\r\n") + "\n"

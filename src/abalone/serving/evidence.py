@@ -5,7 +5,7 @@ import io
 import textwrap
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,20 @@ SHOWN = 600  # characters of a document: enough to see what it is about
 Vectors = np.ndarray | csr_array
 """What texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
 Embed = Callable[[Sequence[str]], Vectors]
+
+
+def as_trained_on(corpus: Corpus, story: Mapping[str, Any]) -> Corpus:
+    """Return a corpus with all documents in its training split that a model was trained on.
+
+    With folds, validation documents are training documents too. A model tells by having had none for validation alone;
+    an ONNX file of before does not tell.
+
+    Args:
+        corpus: the data, as it was split.
+        story: of the model.
+    """
+    with_folds = story.get("statistics", {}).get("validation") == 0
+    return corpus.with_validation_in_train() if with_folds and len(corpus.validation) else corpus
 
 
 @dataclass(frozen=True)

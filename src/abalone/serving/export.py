@@ -20,6 +20,7 @@ from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.extras import install_hint
 from abalone.model.predictor import Predictor
 from abalone.serving.int8 import in_8_bits, saturating
+from abalone.serving.onnx_checksum import with_checksum
 from abalone.serving.onnx_graph import Network, graph_of, no_graph
 from abalone.serving.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
 from abalone.serving.onnx_neighbours import neighbours_as_text
@@ -154,15 +155,17 @@ def _file_content(
     graph.producer_name = "abalone"
     told = metadata(predictor.label_names, reading, predictor.decision, files, _story(predictor))
     onnx.helper.set_model_props(graph, told)
-    content: bytes = graph.SerializeToString()
-    return content
+    return with_checksum(graph.SerializeToString())
 
 
 def _story(predictor: Predictor) -> dict[str, Any]:
     """Return what scoring and serving tell of training: its documents, rare labels, F1 of labels, tf-idf alone."""
-    provenance, frequencies = predictor.story.get("provenance", {}), list(predictor.frequencies)
+    provenance, counted = predictor.story.get("provenance", {}), predictor.story.get("statistics", {})
+    statistics = {"frequencies": list(predictor.frequencies)}
+    if "validation" in counted:
+        statistics["validation"] = counted["validation"]
     kept = {name: predictor.story[name] for name in ("label_f1", TFIDF_DECISION) if name in predictor.story}
-    return {"provenance": provenance, "statistics": {"frequencies": frequencies}, **kept}
+    return {"provenance": provenance, "statistics": statistics, **kept}
 
 
 def _reading(predictor: Predictor) -> Reading:

@@ -25,6 +25,7 @@ from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.model.predictor import NO_NETWORK
 from abalone.progress import advance, track
+from abalone.serving.onnx_checksum import PROMISE, has_checksum, refuse_lost
 from abalone.serving.onnx_neighbours import StoredNeighbours
 from abalone.serving.onnx_session import has_8_bit_products, open_session, processor_saturates
 
@@ -51,7 +52,7 @@ SHAPES = {
     },
     DECISION: {"thresholds": {"values": [NUMBER]}, "calibration": (dict, None), "mixture": {}, "at_least_one": bool},
     STORY: {
-        "statistics?": {"frequencies": [int]},
+        "statistics?": {"frequencies": [int], "validation?": int},
         "provenance?": dict,
         "label_f1?": [(NUMBER, None)],
         f"{TFIDF_DECISION}?": dict,
@@ -141,6 +142,7 @@ class OnnxModel:
             threads: to compute with; 0 is one for each core.
         """
         name = "the ONNX model" if isinstance(source, bytes) else str(source)
+        whole = has_checksum(source, name)
         session = open_session(source, name, threads)
         try:
             stored = {STORY: "{}", **session.get_modelmeta().custom_metadata_map}
@@ -150,6 +152,13 @@ class OnnxModel:
             raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
         if stored[MARK] not in (FORMAT, FORMAT_OF_WORDS):
             raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
+        if not whole:
+            refuse_lost(stored, name)
+            warnings.warn(
+                f"{name} was exported by an earlier version, without a checksum, so that damage to it can go "
+                "unnoticed: export it again",
+                stacklevel=2,
+            )
         if SAME_EVERYWHERE not in stored and has_8_bit_products(source) and processor_saturates():
             session = open_session(source, name, threads, exact=True)
             warnings.warn(
@@ -301,7 +310,8 @@ def metadata(
         STORY: story,
     }
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    return {MARK: FORMAT_OF_WORDS if reading is None else FORMAT, SAME_EVERYWHERE: "true", **told, **files}
+    mark = FORMAT_OF_WORDS if reading is None else FORMAT
+    return {MARK: mark, SAME_EVERYWHERE: "true", **PROMISE, **told, **files}
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:

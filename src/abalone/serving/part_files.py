@@ -1,8 +1,8 @@
 """One file of answers: JSON lines, or Parquet."""
 
-import json
 from typing import Any, BinaryIO, Literal, Protocol
 
+from abalone.data.errors import printable_json
 from abalone.extras import install_hint
 from abalone.serving.answers import Answer
 
@@ -35,7 +35,7 @@ class _JsonWriter:
         self._file = file
 
     def write(self, answers: list[Answer]) -> None:
-        self._file.write("".join(f"{json.dumps(answer, ensure_ascii=False)}\n" for answer in answers).encode())
+        self._file.write("".join(f"{printable_json(answer)}\n" for answer in answers).encode())
 
     def close(self) -> None:
         pass

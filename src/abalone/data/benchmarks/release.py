@@ -11,7 +11,7 @@ import numpy as np
 
 from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus
-from abalone.data.errors import DataError
+from abalone.data.errors import DataError, printable
 from abalone.data.files import COMPRESSIONS, open_text
 from abalone.data.tables import (
     BadRow,
@@ -89,7 +89,7 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, s
 
 def read_rows(table: Table) -> Iterator[Row]:
     """The rows of a published file, which has to be sound: a bad one is an error."""
-    for row in track(table.rows(), f"Reading {Path(table.name).name}"):
+    for row in track(table.rows(), f"Reading {printable(Path(table.name).name)}"):
         if isinstance(row, BadRow):
             raise DataError(row.reason, path=table.name, line=row.line)
         yield row
