@@ -17,6 +17,10 @@ from patience import PATIENCE
 THRESHOLDS = (0.5, 0.2, NEVER)
 
 
+class Panic(BaseException):
+    """What a tokenizer in Rust raises when it panics: no `Exception`."""
+
+
 class LetterCounter:
     """The probability of `a`, `b` or `c` is the share of that letter in a text. Stops and fails when told to."""
 
@@ -28,6 +32,7 @@ class LetterCounter:
         self.may_go.set()
         self.entered = threading.Event()
         self.batches = []
+        self.broken = False
 
     def probabilities(self, texts):
         self.entered.set()
@@ -35,6 +40,8 @@ class LetterCounter:
         self.batches.append(list(texts))
         if any("boom" in text for text in texts):
             raise RuntimeError("secret details")
+        if self.broken or any("panic" in text for text in texts):
+            raise Panic("secret details")
         return np.array([[text.count(name) / len(text) for name in self.label_names] for text in texts])
 
     def probabilities_and_vectors(self, texts):

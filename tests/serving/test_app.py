@@ -11,6 +11,7 @@ import httpx
 import pytest
 from running import LetterCounter, running
 
+from abalone.serving import batching
 from abalone.serving.app import PAGE
 from abalone.serving.evidence import Evidence
 from abalone.serving.limits import Limits
@@ -161,6 +162,42 @@ def test_an_error_of_ours_shows_an_id_and_nothing_else(client, caplog):
     assert answer.json()["instance"] in caplog.text
     assert "secret details" in caplog.text
     assert predict(client, text="a").status_code == 200
+
+
+def test_a_panic_of_the_model_is_answered_and_the_next_request_too(model, caplog):
+    with running(model) as client:
+        answer = predict(client, text="panic")
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert answer.json()["instance"] in caplog.text
+        assert "Panic: secret details" in caplog.text
+        assert predict(client, text="a").status_code == 200
+        assert client.get("/livez").status_code == client.get("/readyz").status_code == 200
+
+
+def test_a_model_that_a_crash_left_broken_is_not_ready_until_it_recovers(model, monkeypatch):
+    monkeypatch.setattr(batching, "RECHECK", 0.01)
+    with running(model) as client:
+        model.broken = True
+        assert predict(client, text="a").status_code == 500
+        for path in ("/livez", "/readyz", "/healthz"):
+            until(lambda path=path: client.get(path).status_code == 503)
+            assert "crashed" in client.get(path).json()["detail"]
+        assert predict(client, text="a").status_code == 500
+        model.broken = False
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.get("/livez").json() == {"status": "ok"}
+
+
+def test_a_model_that_hangs_is_not_ready_but_alive(model):
+    model.may_go.clear()
+    with running(model, limits=Limits(seconds=0.05)) as client:
+        assert client.get("/readyz").status_code == 200
+        predict(client, text="a")
+        until(lambda: client.get("/readyz").status_code == 503)
+        assert client.get("/livez").status_code == 200
+        model.may_go.set()
+        until(lambda: client.get("/readyz").status_code == 200)
 
 
 def test_concurrent_requests_share_batches_and_get_their_own_answers(model):

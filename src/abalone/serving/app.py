@@ -49,7 +49,11 @@ def create_app(
     metrics = Metrics()
     thresholds = [_threshold(value) for value in served.classifier.decision.thresholds.values]
     batcher: Batcher[Query, Verdict] = Batcher(
-        served.answer, lambda query: len(query.text), observe=metrics.observe_batch, room=max(room, limits.texts)
+        served.answer,
+        lambda query: len(query.text),
+        observe=metrics.observe_batch,
+        room=max(room, limits.texts),
+        check=Query("A text to label."),
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
 
@@ -105,10 +109,34 @@ def create_app(
             max_characters=limits.characters,
         )
 
-    @app.get("/healthz", summary="Whether the server takes requests", responses={503: {"model": schema.Problem}})
-    async def healthz() -> schema.Health:
+    def assert_sound() -> None:
+        if not batcher.sound:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model crashed and has not recovered; see the log")
+
+    def assert_ready() -> None:
+        assert_sound()
         if not batcher.alive:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model is not answering")
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping")
+        if batcher.busy_seconds > limits.seconds:
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"the model has not answered for {batcher.busy_seconds:.0f} s"
+            )
+
+    unwell: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
+
+    @app.get("/livez", summary="Whether the process is worth keeping; if not, start it again", responses=unwell)
+    async def livez() -> schema.Status:
+        assert_sound()
+        return schema.Status(status="ok")
+
+    @app.get("/readyz", summary="Whether to send requests here", responses=unwell)
+    async def readyz() -> schema.Status:
+        assert_ready()
+        return schema.Status(status="ok")
+
+    @app.get("/healthz", summary="As /readyz, with the model's name", responses=unwell)
+    async def healthz() -> schema.Health:
+        assert_ready()
         return schema.Health(status="ok", model=served.name)
 
     @app.get("/metrics", summary="Counters, for Prometheus", response_class=Response)

@@ -96,10 +96,15 @@ class LabelsResponse(BaseModel):
     max_characters: int
 
 
-class Health(BaseModel):
-    """Whether the server takes requests."""
+class Status(BaseModel):
+    """All is well; anything else is a problem."""
 
     status: str
+
+
+class Health(Status):
+    """All is well with this model."""
+
     model: str
 
 
