@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -19,6 +19,7 @@ from abalone.serving.batching import ROOM, Batcher, Busy
 from abalone.serving.guard import Guard, problem
 from abalone.serving.limits import Limits, Refusal, read_request
 from abalone.serving.metrics import Metrics
+from abalone.serving.predictions import Predictions, shown_threshold
 from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
@@ -47,7 +48,8 @@ def create_app(
     """
     limits = limits or Limits()
     metrics = Metrics()
-    thresholds = [_threshold(value) for value in served.classifier.decision.thresholds.values]
+    names = served.classifier.label_names
+    predictions = Predictions(served, max(limits.labels, len(names)))  # all labels of one text are never too many
     batcher: Batcher[Query, Verdict] = Batcher(
         served.answer,
         lambda query: len(query.text),
@@ -87,27 +89,37 @@ def create_app(
             raise Refusal(
                 HTTPStatus.UNPROCESSABLE_ENTITY, "no evidence is available: the server was started without --evidence"
             )
+        predictions.check(len(asked.all_texts), asked.top_k)
         queries = [Query(text, asked.evidence) for text in asked.all_texts]
         answers = await _unless_gone(request, batcher, queries, limits)
-        names = served.classifier.label_names
-        predictions = [_prediction(answer, names, thresholds, asked.top_k) for answer in answers]
-        return JSONResponse({"model": served.name, "predictions": predictions})
+        body = await asyncio.to_thread(predictions.body, answers, asked.top_k)
+        return Response(body, media_type="application/json")
 
-    @app.get("/v1/labels", summary="The labels, with their thresholds, training documents and F1 on validation")
-    async def labels() -> schema.LabelsResponse:
-        counts: Sequence[int | None] = served.frequencies or [None] * len(thresholds)
-        f1: Sequence[float | None] = served.label_f1 or [None] * len(thresholds)
-        known = zip(served.classifier.label_names, thresholds, counts, f1, strict=True)
+    @app.get(
+        "/v1/labels",
+        response_model=schema.LabelsResponse,
+        summary="The labels, with their thresholds, training documents and F1 on validation",
+    )
+    async def labels() -> Response:
+        body = await asyncio.to_thread(known_labels)
+        return Response(body, media_type="application/json")
+
+    @cache
+    def known_labels() -> str:
+        counts: Sequence[int | None] = served.frequencies or [None] * len(names)
+        f1: Sequence[float | None] = served.label_f1 or [None] * len(names)
+        known = zip(names, served.classifier.decision.thresholds.values, counts, f1, strict=True)
         return schema.LabelsResponse(
             model=served.name,
             labels=[
-                schema.KnownLabel(name=name, threshold=cut, documents=seen, f1=score)
+                schema.KnownLabel(name=name, threshold=shown_threshold(cut), documents=seen, f1=score)
                 for name, cut, seen, score in known
             ],
             evidence=served.evidence is not None,
             max_texts=limits.texts,
             max_characters=limits.characters,
-        )
+            max_labels=predictions.most,
+        ).model_dump_json()
 
     def assert_sound() -> None:
         if not batcher.sound:
@@ -172,28 +184,6 @@ async def _unless_gone(
     finally:
         answering.cancel()
         hanging_up.cancel()
-
-
-def _prediction(
-    answer: Verdict, names: Sequence[str], thresholds: list[float | None], top_k: int | None
-) -> dict[str, object]:
-    order = np.argsort(-answer.probabilities, kind="stable")
-    chosen = order[answer.given[order]] if top_k is None else order[:top_k]
-    labels = [
-        {
-            "name": names[j],
-            "probability": round(float(answer.probabilities[j]), 6),
-            "threshold": thresholds[j],
-            "given": bool(answer.given[j]),
-        }
-        for j in chosen.tolist()
-    ]
-    evidence = None if answer.evidence is None else [vars(document) for document in answer.evidence]
-    return {"labels": labels, "evidence": evidence}
-
-
-def _threshold(value: float) -> float | None:
-    return round(float(value), 6) if value <= 1 else None
 
 
 async def _refuse(request: Request, refusal: Exception) -> Response:

@@ -21,12 +21,14 @@ class Limits:
         body_bytes: of the request.
         texts: in one request.
         characters: of one text.
+        labels: in the answer, over all texts.
         seconds: to send the request in, and again to wait for the answer.
     """
 
     body_bytes: int = 4 * 1024 * 1024
     texts: int = 256
     characters: int = 100_000
+    labels: int = 100_000
     seconds: float = 60.0
 
     def __post_init__(self) -> None:

@@ -94,6 +94,7 @@ class LabelsResponse(BaseModel):
     evidence: bool = Field(description="Whether requests may ask for training documents.")
     max_texts: int
     max_characters: int
+    max_labels: int = Field(description="In one answer, over all of its texts.")
 
 
 class Status(BaseModel):
