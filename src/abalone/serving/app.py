@@ -16,10 +16,12 @@ from starlette.staticfiles import StaticFiles
 from abalone import __version__
 from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
-from abalone.serving.guard import Guard, problem
-from abalone.serving.limits import Limits, Refusal, read_request
+from abalone.serving.guard import Guard
+from abalone.serving.limits import Limits, read_request
+from abalone.serving.memory import Memory, Paced, Share
 from abalone.serving.metrics import Metrics
 from abalone.serving.predictions import Predictions, shown_threshold
+from abalone.serving.problems import Refusal, problem
 from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
@@ -47,7 +49,7 @@ def create_app(
         room: texts that may wait for the model.
     """
     limits = limits or Limits()
-    metrics = Metrics()
+    metrics, memory = Metrics(), Memory(limits.bytes_in_flight)
     names = served.classifier.label_names
     predictions = Predictions(served, max(limits.labels, len(names)))  # all labels of one text are never too many
     batcher: Batcher[Query, Verdict] = Batcher(
@@ -66,6 +68,7 @@ def create_app(
 
     # The usual pages of FastAPI would load their scripts from elsewhere; `/docs` is our own.
     app = FastAPI(title="ABALONE", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Paced, memory=memory)
     app.add_middleware(Guard, metrics=metrics, hosts=hosts)
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)
@@ -84,15 +87,17 @@ def create_app(
         },
     )
     async def predict(request: Request) -> Response:
-        asked = await read_request(request, limits)
-        if asked.evidence and served.evidence is None:
-            raise Refusal(
-                HTTPStatus.UNPROCESSABLE_ENTITY, "no evidence is available: the server was started without --evidence"
-            )
-        predictions.check(len(asked.all_texts), asked.top_k)
-        queries = [Query(text, asked.evidence) for text in asked.all_texts]
-        answers = await _unless_gone(request, batcher, queries, limits)
-        body = await asyncio.to_thread(predictions.body, answers, asked.top_k)
+        with Share(memory) as share:
+            asked = await read_request(request, limits, share)
+            if asked.evidence and served.evidence is None:
+                raise Refusal(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "no evidence is available: the server was started without --evidence",
+                )
+            predictions.check(len(asked.all_texts), asked.top_k)
+            queries = [Query(text, asked.evidence) for text in asked.all_texts]
+            answers = await _unless_gone(request, batcher, queries, limits)
+            body = await asyncio.to_thread(predictions.body, answers, asked.top_k)
         return Response(body, media_type="application/json")
 
     @app.get(
@@ -188,7 +193,7 @@ async def _unless_gone(
 
 async def _refuse(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
-    return problem(refusal.status, refusal.reason, retry_after=refusal.retry_after)
+    return refusal.answer()
 
 
 async def _refuse_route(request: Request, error: Exception) -> Response:

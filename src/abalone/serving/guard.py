@@ -3,14 +3,14 @@
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abalone.serving.metrics import Metrics
+from abalone.serving.problems import problem
 
 log = logging.getLogger("abalone.serving")
 
@@ -25,22 +25,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def problem(
-    status: HTTPStatus,
-    reason: str,
-    *,
-    instance: str | None = None,
-    retry_after: int | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """An answer that says what went wrong, as RFC 9457 has it."""
-    content: dict[str, object] = {"title": status.phrase, "status": status.value, "detail": reason}
-    if instance is not None:
-        content["instance"] = instance
-    waiting = {} if retry_after is None else {"retry-after": str(retry_after)}
-    return JSONResponse(content, status.value, {**(headers or {}), **waiting}, media_type="application/problem+json")
 
 
 class Guard:

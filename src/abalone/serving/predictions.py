@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import numpy as np
 
-from abalone.serving.limits import Refusal
+from abalone.serving.problems import Refusal
 from abalone.serving.served import Served, Verdict
 
 
