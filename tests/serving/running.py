@@ -5,13 +5,12 @@ from contextlib import contextmanager
 
 import httpx
 import numpy as np
-import uvicorn
 
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import NEVER, Thresholds
 from abalone.serving.app import create_app
 from abalone.serving.served import Served
-from abalone.serving.server import address, bind
+from abalone.serving.server import Server, address, bind
 from patience import PATIENCE
 
 THRESHOLDS = (0.5, 0.2, NEVER)
@@ -57,8 +56,7 @@ def running(model, **options):
     """An `httpx` client of a real server in a thread."""
     served = model if isinstance(model, Served) else Served("letters", model)
     with bind("127.0.0.1", 0) as bound:
-        config = uvicorn.Config(create_app(served, **options), log_config=None, access_log=False)
-        server = uvicorn.Server(config)
+        server = Server(create_app(served, **options))
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

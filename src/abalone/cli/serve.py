@@ -1,5 +1,6 @@
 """`abalone serve`: a model behind HTTP, with a page to try it on."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,12 +63,14 @@ def serve(
         if hosts is None:
             typer.echo("note: anyone who can reach this machine can use the server: it has no password.", err=True)
         labels = f"{len(served.classifier.label_names):,} labels"
-        serve_app(
+        busy = serve_app(
             create_app(served, limits=limits, hosts=hosts),
             bound,
             lambda: typer.echo(f"{served.name}, {labels}, at {where} (Ctrl-C stops)", err=True),
         )
     typer.echo("stopped", err=True)
+    if busy:  # as Python ends, a thread within a library in C++ would crash the process
+        os._exit(0)
 
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from abalone import __version__
 from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
-from abalone.serving.guard import Guard
+from abalone.serving.guard import Guard, InFlight
 from abalone.serving.limits import Limits, read_request
 from abalone.serving.memory import Memory, Paced, Share
 from abalone.serving.metrics import Metrics
@@ -25,6 +25,7 @@ from abalone.serving.problems import Refusal, problem
 from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
+LAST_BATCH = 2.0  # seconds for a batch that is at work when nobody waits for it any more
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": schema.Problem, "description": description}
     for status, description in (
@@ -49,7 +50,7 @@ def create_app(
         room: texts that may wait for the model.
     """
     limits = limits or Limits()
-    metrics, memory = Metrics(), Memory(limits.bytes_in_flight)
+    metrics, memory, in_flight = Metrics(), Memory(limits.bytes_in_flight), InFlight()
     names = served.classifier.label_names
     predictions = Predictions(served, max(limits.labels, len(names)))  # all labels of one text are never too many
     batcher: Batcher[Query, Verdict] = Batcher(
@@ -60,16 +61,18 @@ def create_app(
         check=Query("A text to label."),
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
+    metrics.in_flight.set_function(lambda: len(in_flight))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(batcher.close)
+        await asyncio.to_thread(batcher.close, LAST_BATCH)
 
     # The usual pages of FastAPI would load their scripts from elsewhere; `/docs` is our own.
     app = FastAPI(title="ABALONE", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Paced, memory=memory)
-    app.add_middleware(Guard, metrics=metrics, hosts=hosts)
+    app.add_middleware(Guard, metrics=metrics, in_flight=in_flight, hosts=hosts)
+    app.state.in_flight, app.state.batcher = in_flight, batcher  # for who stops the server
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)
     app.mount("/static", StaticFiles(directory=PAGE), name="static")

@@ -145,12 +145,17 @@ class Batcher(Generic[Item, Result]):
         finally:
             self._forget(job)
 
-    def close(self) -> None:
-        """Answer what waits, then end the worker."""
+    @property
+    def ended(self) -> bool:
+        """Whether the worker has ended."""
+        return not self._worker.is_alive()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Answer what waits, then end the worker; return after so many seconds even if it has not ended."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._worker.join()
+        self._worker.join(seconds)
 
     def _keep_working(self) -> None:
         while True:
