@@ -52,11 +52,11 @@ class LetterCounter:
 
 
 @contextmanager
-def running(model, **options):
+def running(model, *, connections=None, **options):
     """An `httpx` client of a real server in a thread."""
     served = model if isinstance(model, Served) else Served("letters", model)
     with bind("127.0.0.1", 0) as bound:
-        server = Server(create_app(served, **options))
+        server = Server(create_app(served, **options), limits=connections)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

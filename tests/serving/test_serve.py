@@ -95,7 +95,7 @@ def test_a_fitted_model_is_served_and_stops_in_order(fitted):
 
 def test_requests_that_outlast_the_server_are_told_so():
     """One whose model does not answer and one that never arrived; neither is an error, and the process ends."""
-    command = [sys.executable, str(Path(__file__).with_name("stuck_server.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("letters_server.py")), "stuck"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     found = next(found for line in process.stderr if (found := re.search(r"at http://(\S+):(\d+)", line)))
