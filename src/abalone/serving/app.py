@@ -39,7 +39,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    served: Served, *, limits: Limits | None = None, hosts: Sequence[str] | None = None, room: int = ROOM
+    served: Served,
+    *,
+    limits: Limits | None = None,
+    hosts: Sequence[str] | None = None,
+    key: str | None = None,
+    room: int = ROOM,
 ) -> FastAPI:
     """The application that serves a model, for any ASGI server.
 
@@ -47,6 +52,7 @@ def create_app(
         served: the model.
         limits: how much a request may ask for.
         hosts: the names it answers to; any without it.
+        key: that requests have to bring; none without it.
         room: texts that may wait for the model.
     """
     limits = limits or Limits()
@@ -71,7 +77,7 @@ def create_app(
     # The usual pages of FastAPI would load their scripts from elsewhere; `/docs` is our own.
     app = FastAPI(title="ABALONE", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Paced, memory=memory)
-    app.add_middleware(Guard, metrics=metrics, in_flight=in_flight, hosts=hosts)
+    app.add_middleware(Guard, metrics=metrics, in_flight=in_flight, hosts=hosts, key=key)
     app.state.in_flight, app.state.batcher = in_flight, batcher  # for who stops the server
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)

@@ -1,6 +1,10 @@
 """What the server writes to its log."""
 
 import logging
+import sys
+from typing import TextIO
+
+access = logging.getLogger("abalone.access")  # silent unless it is asked for
 
 SAME = 5  # lines of one kind that are written within the time
 SECONDS = 60.0
@@ -40,3 +44,17 @@ def write_log() -> None:
     handler = logging.StreamHandler()
     handler.addFilter(Sparing())
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, handlers=[handler])
+
+
+class _AccessLines(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
+        """Write no more: who read the lines has gone, and requests go on."""
+        access.disabled = True
+        logging.getLogger("abalone.serving").warning("the access log ends: it cannot be written")
+
+
+def write_access_log() -> None:
+    """Write a line of JSON for every request to standard output."""
+    access.handlers = [_AccessLines(sys.stdout)]
+    access.propagate = access.disabled = False
+    access.setLevel(logging.INFO)
