@@ -145,7 +145,8 @@ def client(address: str, known: Truth, end: float, hostile: float, seed: int) ->
             time.sleep(0.1)
         if problem:
             seen.wrong.append(problem)
-    for line in (connection, *left_open):
+    connection.close()
+    for line in left_open:
         line.close()
     return seen
 

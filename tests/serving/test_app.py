@@ -6,9 +6,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock, call
 
 import httpx
 import pytest
+from opentelemetry import trace
 from running import LetterCounter, running
 
 from abalone.serving import batching
@@ -317,3 +319,11 @@ def test_stopping_answers_what_is_in_flight(model):
             model.entered.wait(PATIENCE)
             threading.Timer(0.3, model.may_go.set).start()
         assert busy.result().json()["predictions"][0]["labels"][0]["name"] == "a"
+
+
+def test_a_prediction_is_a_span_without_its_texts(model, monkeypatch):
+    tracer = Mock(wraps=trace.NoOpTracer())
+    monkeypatch.setattr("abalone.serving.app.trace.get_tracer", lambda name: tracer)
+    with running(model) as client:
+        predict(client, texts=["secret", "b"])
+    assert tracer.method_calls == [call.start_as_current_span("predict", attributes={"texts": 2})]

@@ -57,6 +57,8 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in (
             "fastapi",
+            "h11",
+            "opentelemetry",
             "uvicorn",
             "prometheus_client",
             "starlette",

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
+from opentelemetry import trace
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -105,7 +106,10 @@ def create_app(
                 )
             predictions.check(len(asked.all_texts), asked.top_k)
             queries = [Query(text, asked.evidence) for text in asked.all_texts]
-            answers = await _unless_gone(request, batcher, queries, limits)
+            # FastAPI makes a span of the request. Where nobody collects them, neither costs anything.
+            tracer = trace.get_tracer("abalone.serving")
+            with tracer.start_as_current_span("predict", attributes={"texts": len(queries)}):
+                answers = await _unless_gone(request, batcher, queries, limits)
             body = await asyncio.to_thread(predictions.body, answers, asked.top_k)
         return Response(body, media_type="application/json")
 
