@@ -23,7 +23,7 @@ from benchmarks.serve import CLIENTS, fit, percentile, server
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))
 QUIET = min(60.0, SECONDS)
-WARM_UP = min(60.0, SECONDS)  # by then hostile clients hold as much memory as they are given
+WARM_UP = min(120.0, 2 * SECONDS)  # by then hostile clients hold as much memory as they are given
 SETTLE = 5.0  # for the server to see that clients have gone
 HOSTILE = 0.05  # of all requests
 TEXTS = 500  # that are asked about, and whose answers are known
