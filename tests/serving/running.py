@@ -1,6 +1,7 @@
 """A model whose every answer is known, and a real server around any model."""
 
 import threading
+import time
 from contextlib import contextmanager
 
 import httpx
@@ -49,6 +50,14 @@ class LetterCounter:
 
     def vectors(self, texts):
         return self.probabilities_and_vectors(texts)[1]
+
+
+def until(condition):
+    """Wait for what must happen."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 @contextmanager

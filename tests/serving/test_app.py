@@ -3,7 +3,6 @@ import logging
 import re
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock, call
@@ -11,7 +10,7 @@ from unittest.mock import Mock, call
 import httpx
 import pytest
 from opentelemetry import trace
-from running import LetterCounter, running
+from running import LetterCounter, running, until
 
 from abalone.serving import batching
 from abalone.serving.app import PAGE
@@ -37,13 +36,6 @@ def model():
 
 def predict(client, **asked):
     return client.post("/v1/predict", json=asked)
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_labels_that_reach_their_threshold_are_given(client):

@@ -5,14 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from running import LetterCounter, running
+from running import LetterCounter, running, until
 
 from abalone.serving.connections import ConnectionLimits, _network
 from patience import PATIENCE
@@ -40,13 +39,6 @@ def heard(line):
 
 def in_flight(client):
     return int(re.search(r"abalone_requests_in_flight (\d+)", client.get("/metrics").text)[1])
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def limits(connections, of_one_client=None):

@@ -4,7 +4,7 @@ import logging
 import re
 
 import pytest
-from running import LetterCounter, running
+from running import LetterCounter, running, until
 
 from abalone.serving import logs
 
@@ -84,6 +84,7 @@ def test_the_access_log_has_every_request_and_no_text(client, access):
     answer = client.post("/v1/predict?q=secret", json={"text": "secret words"}, headers={"x-request-id": "one"})
     client.get("/a%0Ab%1B")
     client.head("/docs")
+    until(lambda: len(access()) == 3)  # the line follows the answer
     labelled, lost, asked = access()
     assert labelled["request_id"] == "one"
     assert (labelled["method"], labelled["path"], labelled["status"]) == ("POST", "/v1/predict", 200)
@@ -99,4 +100,5 @@ def test_an_access_log_that_nobody_reads_does_not_stop_the_server(client, access
     monkeypatch.setattr(logs.access.handlers[0], "stream", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
     for _ in range(3):
         assert client.get("/livez").status_code == 200
+    until(lambda: "the access log ends" in caplog.text)
     assert caplog.text.count("the access log ends") == 1
