@@ -123,7 +123,7 @@ def test_a_network_of_ipv6_counts_as_one_client():
     assert _network(None) == ""
 
 
-FILES = 256
+FILES = 640
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from abalone.serving.logs import write_log
 LAST_ANSWERS = 25  # seconds for what is in flight when the server is told to stop; then it is answered with a 503
 LAST_WORDS = 1  # seconds for clients to read that
 QUEUE = 1024  # connections that the system keeps until they are accepted
-ACCEPTED = 16  # of them at a time; a few times as many are files already when the first is counted
+ACCEPTED = 64  # of them at a time; a few times as many are files already when the first is counted
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
