@@ -85,8 +85,11 @@ dist-check: $(VENV)/installed  ## Build wheel and sdist, check both, collect the
 	mkdir build/dist/sdist && tar -xf build/dist/*.tar.gz -C build/dist/sdist --strip-components 1
 	cd build/dist/sdist && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -n 0 --collect-only -qq
 
+# The soak takes SOAK_SECONDS and a little more; a release gets 600.
+bench: export SOAK_SECONDS ?= 60
 bench: $(VENV)/installed   ## Measure cost as ratios to a plain implementation
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks soak
 
 clean:           ## Remove the environment and the caches
 	rm -rf $(VENV) $(VENV)-audit $(VENV)-pins $(VENV)-dist .mypy_cache .ruff_cache .pytest_cache

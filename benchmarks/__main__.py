@@ -1,10 +1,10 @@
-"""`python -m benchmarks` runs every part but `growth`, `python -m benchmarks losses data` runs some."""
+"""`python -m benchmarks` runs every part but `growth` and `soak`, `python -m benchmarks losses data` runs some."""
 
 from argparse import ArgumentParser
 from importlib import import_module
 
 PARTS = ("losses", "probe", "data", "tokens", "pretraining", "prediction", "export", "serve", "scale")
-ASKED = ("growth",)  # draws a picture of the documentation, so only if it is asked for
+ASKED = ("growth", "soak")  # a picture of the documentation, and minutes of one thing: only if they are asked for
 
 
 def main() -> None:

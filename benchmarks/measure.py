@@ -42,8 +42,13 @@ def in_new_process(script: str, *arguments: object, **environment: str) -> Any:
     return json.loads(done.stdout)
 
 
-def _status(field: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+def resident_memory(process: int) -> int:
+    """Bytes of a process that are in memory (Linux)."""
+    return _status("VmRSS", str(process))
+
+
+def _status(field: str, process: str = "self") -> int:
+    line = next(line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 

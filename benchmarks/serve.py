@@ -39,13 +39,14 @@ def fit(folder: Path) -> list[str]:
 
 
 @contextmanager
-def server(model: Path) -> Iterator[str]:
-    """The address of a server of its own process."""
+def server(model: Path) -> Iterator[tuple[int, str]]:
+    """The number of a server's own process, and its address."""
     command = [sys.executable, "-m", "abalone", "serve", str(model), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            yield next(found[1] for line in process.stderr if (found := re.search(r"at http://(\S+)", line)))
+            found = (re.search(r"at http://(\S+)", line) for line in process.stderr)
+            yield process.pid, next(address[1] for address in found if address)
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -78,14 +79,17 @@ def load(address: str, texts: list[str], clients: int, requests: int) -> tuple[f
 
 
 def percentiles(seconds: list[float]) -> str:
-    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-    return " / ".join(f"{1000 * cuts[place - 1]:.0f}" for place in (50, 95, 99)) + " ms"
+    return " / ".join(f"{1000 * percentile(seconds, place):.0f}" for place in (50, 95, 99)) + " ms"
+
+
+def percentile(seconds: list[float], place: int) -> float:
+    return statistics.quantiles(seconds, n=100, method="inclusive")[place - 1]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         texts = fit(Path(folder) / "model")
-        with server(Path(folder) / "model") as address:
+        with server(Path(folder) / "model") as (_, address):
             load(address, texts, CLIENTS, CLIENTS * 2)  # warms up
             rounds = []
             for _ in range(3):  # in turns, so that a busy moment of the machine strikes both alike

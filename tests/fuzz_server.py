@@ -27,6 +27,8 @@ PATHS = (
     "/v1/predict",
     "/v1/labels",
     "/healthz",
+    "/livez",
+    "/readyz",
     "/metrics",
     "/",
     "/docs",
@@ -158,7 +160,8 @@ def check_anything(numbers: Numbers, place: Path) -> None:
     ]
     for _ in range(numbers.choice((0, 0, 1, 3))):
         name = numbers.choice((b"content-length", b"content-encoding", b"host", b"range", b"if-none-match", b"origin",
-                               b"if-modified-since", b"accept", b"x-forwarded-for", b"expect", b"cookie"))  # fmt: skip
+                               b"if-modified-since", b"accept", b"x-forwarded-for", b"expect", b"cookie",
+                               b"authorization", b"x-request-id"))  # fmt: skip
         headers.append((name, numbers.choice(TOKENS)[:500]))
     query = numbers.choice((b"", b"", numbers.choice(TOKENS)[:200]))
     assert_answered(*application().ask(numbers.choice(METHODS), path, query, headers, chunks))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTIONS = {"opentelemetry": "opentelemetry-api", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 UNDECLARED = {"triton"}  # comes with the builds of torch that can use it
 
 

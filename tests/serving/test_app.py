@@ -3,14 +3,16 @@ import logging
 import re
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock, call
 
 import httpx
 import pytest
-from running import LetterCounter, running
+from opentelemetry import trace
+from running import LetterCounter, running, until
 
+from abalone.serving import batching
 from abalone.serving.app import PAGE
 from abalone.serving.evidence import Evidence
 from abalone.serving.limits import Limits
@@ -34,13 +36,6 @@ def model():
 
 def predict(client, **asked):
     return client.post("/v1/predict", json=asked)
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_labels_that_reach_their_threshold_are_given(client):
@@ -163,6 +158,42 @@ def test_an_error_of_ours_shows_an_id_and_nothing_else(client, caplog):
     assert predict(client, text="a").status_code == 200
 
 
+def test_a_panic_of_the_model_is_answered_and_the_next_request_too(model, caplog):
+    with running(model) as client:
+        answer = predict(client, text="panic")
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert answer.json()["instance"] in caplog.text
+        assert "Panic: secret details" in caplog.text
+        assert predict(client, text="a").status_code == 200
+        assert client.get("/livez").status_code == client.get("/readyz").status_code == 200
+
+
+def test_a_model_that_a_crash_left_broken_is_not_ready_until_it_recovers(model, monkeypatch):
+    monkeypatch.setattr(batching, "RECHECK", 0.01)
+    with running(model) as client:
+        model.broken = True
+        assert predict(client, text="a").status_code == 500
+        for path in ("/livez", "/readyz", "/healthz"):
+            until(lambda path=path: client.get(path).status_code == 503)
+            assert "crashed" in client.get(path).json()["detail"]
+        assert predict(client, text="a").status_code == 500
+        model.broken = False
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.get("/livez").json() == {"status": "ok"}
+
+
+def test_a_model_that_hangs_is_not_ready_but_alive(model):
+    model.may_go.clear()
+    with running(model, limits=Limits(seconds=0.05)) as client:
+        assert client.get("/readyz").status_code == 200
+        predict(client, text="a")
+        until(lambda: client.get("/readyz").status_code == 503)
+        assert client.get("/livez").status_code == 200
+        model.may_go.set()
+        until(lambda: client.get("/readyz").status_code == 200)
+
+
 def test_concurrent_requests_share_batches_and_get_their_own_answers(model):
     with running(model) as client, ThreadPoolExecutor(32) as pool:
         texts = ["a" * (i % 7 + 1) + "-" * (i % 5 + 1) for i in range(200)]
@@ -280,3 +311,11 @@ def test_stopping_answers_what_is_in_flight(model):
             model.entered.wait(PATIENCE)
             threading.Timer(0.3, model.may_go.set).start()
         assert busy.result().json()["predictions"][0]["labels"][0]["name"] == "a"
+
+
+def test_a_prediction_is_a_span_without_its_texts(model, monkeypatch):
+    tracer = Mock(wraps=trace.NoOpTracer())
+    monkeypatch.setattr("abalone.serving.app.trace.get_tracer", lambda name: tracer)
+    with running(model) as client:
+        predict(client, texts=["secret", "b"])
+    assert tracer.method_calls == [call.start_as_current_span("predict", attributes={"texts": 2})]

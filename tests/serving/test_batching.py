@@ -169,6 +169,16 @@ def test_closing_answers_what_waits_and_takes_no_more():
     assert use(model, scenario) == [[f"<{i}>"] for i in range(5)]
 
 
+def test_a_failure_outside_the_model_does_not_end_the_worker():
+    def observe(items, seconds):
+        raise KeyboardInterrupt
+
+    async def scenario(batcher):
+        return [await batcher.submit([item]) for item in "abc"]
+
+    assert use(Model(), scenario, observe=observe) == [["<a>"], ["<b>"], ["<c>"]]
+
+
 def test_batches_are_observed():
     seen = []
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -88,6 +89,34 @@ def test_a_fitted_model_is_served_and_stops_in_order(fitted):
     finally:
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 0
+    assert rest == "stopped\n"
+
+
+def test_requests_that_outlast_the_server_are_told_so():
+    """One whose model does not answer and one that never arrived; neither is an error, and the process ends."""
+    command = [sys.executable, str(Path(__file__).with_name("letters_server.py")), "stuck"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    found = next(found for line in process.stderr if (found := re.search(r"at http://(\S+):(\d+)", line)))
+    head = (
+        b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n"
+    )
+    with (
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE) as waiting,
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE) as sending,
+    ):
+        sending.sendall(head + b'{"text')
+        waiting.sendall(head + b'{"text": "a"}')
+        while "abalone_requests_in_flight 3.0" not in httpx.get(f"http://{found[1]}:{found[2]}/metrics").text:
+            pass  # the two, and this one
+        process.send_signal(signal.SIGTERM)
+        for line in (waiting, sending):
+            answer = line.makefile("rb").read()
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"application/problem+json" in answer
+            assert b"the server is stopping" in answer
+    rest = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
     assert rest == "stopped\n"
 

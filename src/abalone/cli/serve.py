@@ -1,5 +1,6 @@
 """`abalone serve`: a model behind HTTP, with a page to try it on."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,17 +36,30 @@ def serve(
     max_texts: Annotated[int, typer.Option(metavar="N", min=1, help="Most texts per request.")] = 256,
     max_characters: Annotated[int, typer.Option(metavar="N", min=1, help="Most characters per text.")] = 100_000,
     max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request, in MiB.")] = 4,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A file with the key that requests have to bring. Or set ABALONE_API_KEY to the key."
+        ),
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Write a line of JSON per request, without texts, to standard output.")
+    ] = False,
     device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
 ) -> None:
     """Serve a model over HTTP: a page to try it, and an API with its reference at /docs."""
     try:
         from abalone.serving.app import create_app
+        from abalone.serving.keys import read_key
         from abalone.serving.limits import Limits
+        from abalone.serving.logs import write_access_log
         from abalone.serving.server import address, bind, own_hosts
         from abalone.serving.server import serve as serve_app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in (
             "fastapi",
+            "h11",
+            "opentelemetry",
             "uvicorn",
             "prometheus_client",
             "starlette",
@@ -55,20 +69,29 @@ def serve(
         raise ImportError(f"serving needs {error.name}: {install_hint('serve')}") from None
     if path is not None and evidence is None:
         raise ValueError("--path is where the files of --evidence are: give both")
+    key = read_key(api_key_file)
+    if access_log:
+        write_access_log()
     limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)
     with bind(host, port) as bound:
         served = read_model(model, evidence, path, device)
         where = address(bound)
         hosts = own_hosts(host, bound)
-        if hosts is None:
-            typer.echo("note: anyone who can reach this machine can use the server: it has no password.", err=True)
+        if hosts is None and key is None:
+            typer.echo(
+                "note: anyone who can reach this machine can use the server. Pass --api-key-file, or set "
+                "ABALONE_API_KEY, to ask for a key.",
+                err=True,
+            )
         labels = f"{len(served.classifier.label_names):,} labels"
-        serve_app(
-            create_app(served, limits=limits, hosts=hosts),
+        busy = serve_app(
+            create_app(served, limits=limits, hosts=hosts, key=key),
             bound,
             lambda: typer.echo(f"{served.name}, {labels}, at {where} (Ctrl-C stops)", err=True),
         )
     typer.echo("stopped", err=True)
+    if busy:  # as Python ends, a thread within a library in C++ would crash the process
+        os._exit(0)
 
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":

@@ -3,25 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, Response
+from opentelemetry import trace
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from abalone import __version__
 from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
-from abalone.serving.guard import Guard, problem
-from abalone.serving.limits import Limits, Refusal, read_request
+from abalone.serving.guard import Guard, InFlight
+from abalone.serving.limits import Limits, read_request
+from abalone.serving.memory import Memory, Paced, Share
 from abalone.serving.metrics import Metrics
+from abalone.serving.predictions import Predictions, shown_threshold
+from abalone.serving.problems import Refusal, problem
 from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
+LAST_BATCH = 2.0  # seconds for a batch that is at work when nobody waits for it any more
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": schema.Problem, "description": description}
     for status, description in (
@@ -35,7 +40,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    served: Served, *, limits: Limits | None = None, hosts: Sequence[str] | None = None, room: int = ROOM
+    served: Served,
+    *,
+    limits: Limits | None = None,
+    hosts: Sequence[str] | None = None,
+    key: str | None = None,
+    room: int = ROOM,
 ) -> FastAPI:
     """The application that serves a model, for any ASGI server.
 
@@ -43,24 +53,33 @@ def create_app(
         served: the model.
         limits: how much a request may ask for.
         hosts: the names it answers to; any without it.
+        key: that requests have to bring; none without it.
         room: texts that may wait for the model.
     """
     limits = limits or Limits()
-    metrics = Metrics()
-    thresholds = [_threshold(value) for value in served.classifier.decision.thresholds.values]
+    metrics, memory, in_flight = Metrics(), Memory(limits.bytes_in_flight), InFlight()
+    names = served.classifier.label_names
+    predictions = Predictions(served, max(limits.labels, len(names)))  # all labels of one text are never too many
     batcher: Batcher[Query, Verdict] = Batcher(
-        served.answer, lambda query: len(query.text), observe=metrics.observe_batch, room=max(room, limits.texts)
+        served.answer,
+        lambda query: len(query.text),
+        observe=metrics.observe_batch,
+        room=max(room, limits.texts),
+        check=Query("A text to label."),
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
+    metrics.in_flight.set_function(lambda: len(in_flight))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(batcher.close)
+        await asyncio.to_thread(batcher.close, LAST_BATCH)
 
     # The usual pages of FastAPI would load their scripts from elsewhere; `/docs` is our own.
     app = FastAPI(title="ABALONE", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, metrics=metrics, hosts=hosts)
+    app.add_middleware(Paced, memory=memory)
+    app.add_middleware(Guard, metrics=metrics, in_flight=in_flight, hosts=hosts, key=key)
+    app.state.in_flight, app.state.batcher = in_flight, batcher  # for who stops the server
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
@@ -78,37 +97,76 @@ def create_app(
         },
     )
     async def predict(request: Request) -> Response:
-        asked = await read_request(request, limits)
-        if asked.evidence and served.evidence is None:
-            raise Refusal(
-                HTTPStatus.UNPROCESSABLE_ENTITY, "no evidence is available: the server was started without --evidence"
-            )
-        queries = [Query(text, asked.evidence) for text in asked.all_texts]
-        answers = await _unless_gone(request, batcher, queries, limits)
-        names = served.classifier.label_names
-        predictions = [_prediction(answer, names, thresholds, asked.top_k) for answer in answers]
-        return JSONResponse({"model": served.name, "predictions": predictions})
+        with Share(memory) as share:
+            asked = await read_request(request, limits, share)
+            if asked.evidence and served.evidence is None:
+                raise Refusal(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "no evidence is available: the server was started without --evidence",
+                )
+            predictions.check(len(asked.all_texts), asked.top_k)
+            queries = [Query(text, asked.evidence) for text in asked.all_texts]
+            # FastAPI makes a span of the request. Where nobody collects them, neither costs anything.
+            tracer = trace.get_tracer("abalone.serving")
+            with tracer.start_as_current_span("predict", attributes={"texts": len(queries)}):
+                answers = await _unless_gone(request, batcher, queries, limits)
+            body = await asyncio.to_thread(predictions.body, answers, asked.top_k)
+        return Response(body, media_type="application/json")
 
-    @app.get("/v1/labels", summary="The labels, with their thresholds, training documents and F1 on validation")
-    async def labels() -> schema.LabelsResponse:
-        counts: Sequence[int | None] = served.frequencies or [None] * len(thresholds)
-        f1: Sequence[float | None] = served.label_f1 or [None] * len(thresholds)
-        known = zip(served.classifier.label_names, thresholds, counts, f1, strict=True)
+    @app.get(
+        "/v1/labels",
+        response_model=schema.LabelsResponse,
+        summary="The labels, with their thresholds, training documents and F1 on validation",
+    )
+    async def labels() -> Response:
+        body = await asyncio.to_thread(known_labels)
+        return Response(body, media_type="application/json")
+
+    @cache
+    def known_labels() -> str:
+        counts: Sequence[int | None] = served.frequencies or [None] * len(names)
+        f1: Sequence[float | None] = served.label_f1 or [None] * len(names)
+        known = zip(names, served.classifier.decision.thresholds.values, counts, f1, strict=True)
         return schema.LabelsResponse(
             model=served.name,
             labels=[
-                schema.KnownLabel(name=name, threshold=cut, documents=seen, f1=score)
+                schema.KnownLabel(name=name, threshold=shown_threshold(cut), documents=seen, f1=score)
                 for name, cut, seen, score in known
             ],
             evidence=served.evidence is not None,
             max_texts=limits.texts,
             max_characters=limits.characters,
-        )
+            max_labels=predictions.most,
+        ).model_dump_json()
 
-    @app.get("/healthz", summary="Whether the server takes requests", responses={503: {"model": schema.Problem}})
-    async def healthz() -> schema.Health:
+    def assert_sound() -> None:
+        if not batcher.sound:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model crashed and has not recovered; see the log")
+
+    def assert_ready() -> None:
+        assert_sound()
         if not batcher.alive:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the model is not answering")
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping")
+        if batcher.busy_seconds > limits.seconds:
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"the model has not answered for {batcher.busy_seconds:.0f} s"
+            )
+
+    unwell: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
+
+    @app.get("/livez", summary="Whether the process is worth keeping; if not, start it again", responses=unwell)
+    async def livez() -> schema.Status:
+        assert_sound()
+        return schema.Status(status="ok")
+
+    @app.get("/readyz", summary="Whether to send requests here", responses=unwell)
+    async def readyz() -> schema.Status:
+        assert_ready()
+        return schema.Status(status="ok")
+
+    @app.get("/healthz", summary="As /readyz, with the model's name", responses=unwell)
+    async def healthz() -> schema.Health:
+        assert_ready()
         return schema.Health(status="ok", model=served.name)
 
     @app.get("/metrics", summary="Counters, for Prometheus", response_class=Response)
@@ -146,31 +204,9 @@ async def _unless_gone(
         hanging_up.cancel()
 
 
-def _prediction(
-    answer: Verdict, names: Sequence[str], thresholds: list[float | None], top_k: int | None
-) -> dict[str, object]:
-    order = np.argsort(-answer.probabilities, kind="stable")
-    chosen = order[answer.given[order]] if top_k is None else order[:top_k]
-    labels = [
-        {
-            "name": names[j],
-            "probability": round(float(answer.probabilities[j]), 6),
-            "threshold": thresholds[j],
-            "given": bool(answer.given[j]),
-        }
-        for j in chosen.tolist()
-    ]
-    evidence = None if answer.evidence is None else [vars(document) for document in answer.evidence]
-    return {"labels": labels, "evidence": evidence}
-
-
-def _threshold(value: float) -> float | None:
-    return round(float(value), 6) if value <= 1 else None
-
-
 async def _refuse(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
-    return problem(refusal.status, refusal.reason, retry_after=refusal.retry_after)
+    return refusal.answer()
 
 
 async def _refuse_route(request: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """Dynamic batching: what concurrent requests ask for goes through the model together, in one thread that owns it."""
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -8,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
+
+log = logging.getLogger("abalone.serving")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -17,6 +20,7 @@ BATCH_CHARACTERS = 100_000  # about what two cores encode in a second: nobody wa
 WINDOW = 0.004  # seconds to wait for company, where there was some in the batch before
 ROOM = 2048  # items that may wait before newcomers are sent away
 SMOOTHING = 0.2  # how much the last batch counts in the estimated time an item takes
+RECHECK = 5.0  # seconds after which a model that failed its check is tried again
 
 
 class Busy(Exception):  # noqa: N818  # no fault: try again
@@ -30,6 +34,10 @@ class Busy(Exception):  # noqa: N818  # no fault: try again
     def __init__(self, reason: str, retry_after: int) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+
+
+class Crash(Exception):  # noqa: N818  # what happened, not who is to blame
+    """The model raised something that is no `Exception`, such as the panic of a library in Rust."""
 
 
 class Job(Generic[Item, Result]):
@@ -73,6 +81,7 @@ class Batcher(Generic[Item, Result]):
         size: characters of an item, which stand for the time it takes.
         observe: told the items and seconds of every batch.
         room: items that may wait.
+        check: an item that a sound model answers; it is asked after a crash, which may have left the model broken.
     """
 
     def __init__(
@@ -82,16 +91,19 @@ class Batcher(Generic[Item, Result]):
         *,
         observe: Callable[[int, float], None] = lambda items, seconds: None,
         room: int = ROOM,
+        check: Item | None = None,
     ) -> None:
-        self._run, self._size, self._observe, self._room = run, size, observe, room
+        self._run, self._size, self._observe, self._room, self._check = run, size, observe, room, check
         self._jobs: deque[Job[Item, Result]] = deque()  # those with items that no batch has taken yet
         self._waiting = 0  # such items
         self._changed = threading.Condition()
         self._closing = False
         self._company = False
         self._seconds_per_item = 0.0
+        self._sound = True
+        self._busy_since: float | None = None
         # A daemon, so that a second Ctrl-C ends the process even in the middle of a batch.
-        self._worker = threading.Thread(target=self._work, name="abalone-model", daemon=True)
+        self._worker = threading.Thread(target=self._keep_working, name="abalone-model", daemon=True)
         self._worker.start()
 
     @property
@@ -101,8 +113,19 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def alive(self) -> bool:
-        """Whether jobs are taken and answered."""
+        """Whether jobs are taken."""
         return self._worker.is_alive() and not self._closing
+
+    @property
+    def sound(self) -> bool:
+        """Whether the model answered its check after the last crash."""
+        return self._sound
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the batch at work has taken so far."""
+        since = self._busy_since
+        return 0.0 if since is None else time.perf_counter() - since
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The answers to `items`, in order; raises `Busy` where they cannot be taken now."""
@@ -122,25 +145,45 @@ class Batcher(Generic[Item, Result]):
         finally:
             self._forget(job)
 
-    def close(self) -> None:
-        """Answer what waits, then end the worker."""
+    @property
+    def ended(self) -> bool:
+        """Whether the worker has ended."""
+        return not self._worker.is_alive()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Answer what waits, then end the worker; return after so many seconds even if it has not ended."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._worker.join()
+        self._worker.join(seconds)
+
+    def _keep_working(self) -> None:
+        while True:
+            try:
+                return self._work()
+            except BaseException:  # nobody else looks after this thread, and without it nothing is answered
+                log.exception("the model's thread failed; it starts again")
+                self._busy_since = None
 
     def _work(self) -> None:
-        while batch := self._next_batch():
-            started = time.perf_counter()
-            self._answer(batch)
-            seconds = time.perf_counter() - started
-            self._seconds_per_item += SMOOTHING * (seconds / len(batch) - self._seconds_per_item)
-            self._observe(len(batch), seconds)
+        while True:
+            batch = self._next_batch()
+            if batch:
+                self._busy_since = started = time.perf_counter()
+                self._answer(batch)
+                seconds = time.perf_counter() - started
+                self._busy_since = None
+                self._seconds_per_item += SMOOTHING * (seconds / len(batch) - self._seconds_per_item)
+                self._observe(len(batch), seconds)
+            elif self._closing:
+                return
+            if not self._sound:
+                self._sound = self._passes_check()
 
     def _next_batch(self) -> list[tuple[Job[Item, Result], int]]:
-        """Places in jobs to answer together; none once closed and done."""
+        """Places in jobs to answer together; none once closed and done, or when it is time for another check."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closing)
+            self._changed.wait_for(lambda: self._jobs or self._closing, timeout=None if self._sound else RECHECK)
             if self._company:
                 self._changed.wait_for(lambda: self._waiting >= BATCH_ITEMS or self._closing, timeout=WINDOW)
             batch: list[tuple[Job[Item, Result], int]] = []
@@ -159,18 +202,31 @@ class Batcher(Generic[Item, Result]):
     def _answer(self, batch: list[tuple[Job[Item, Result], int]]) -> None:
         try:
             results = self._run([job.items[place] for job, place in batch])
-        except Exception as error:
+            answered = list(zip(batch, results, strict=True))
+        except BaseException as error:  # one that got out would end the thread, and the server with it
+            if not isinstance(error, Exception):
+                self._sound = False
             jobs = {id(job): job for job, _ in batch}
             if len(jobs) == 1:
                 job = batch[0][0]
                 self._forget(job)
-                job.fail(error)
+                job.fail(error if isinstance(error, Exception) else _crash(error))
             else:  # only the job that the model fails on is to fail
                 for job in jobs.values():
                     self._answer([part for part in batch if part[0] is job])
             return
-        for (job, place), result in zip(batch, results, strict=True):
+        for (job, place), result in answered:
             job.put(place, result)
+
+    def _passes_check(self) -> bool:
+        if self._check is None:
+            return True
+        try:
+            self._run([self._check])
+        except BaseException:
+            log.exception("the model crashed, and fails at a short text since; it is tried again every %g s", RECHECK)
+            return False
+        return True
 
     def _forget(self, job: Job[Item, Result]) -> None:
         with self._changed:
@@ -180,3 +236,10 @@ class Batcher(Generic[Item, Result]):
 
     def _seconds_left(self) -> int:
         return min(max(math.ceil(self._waiting * self._seconds_per_item), 1), 60)
+
+
+def _crash(error: BaseException) -> Crash:
+    # As it is, it would go through every `except Exception` on its way to the client.
+    crash = Crash(f"the model raised {type(error).__name__}: {error}")
+    crash.__cause__ = error
+    return crash

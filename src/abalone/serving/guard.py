@@ -1,16 +1,25 @@
 """What stands around every request: who may ask, what browsers may do with answers, and what becomes of errors."""
 
+import asyncio
+import json
 import logging
+import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from abalone.data.errors import printable
+from abalone.serving.keys import brings
+from abalone.serving.logs import access
 from abalone.serving.metrics import Metrics
+from abalone.serving.problems import Refusal, problem
 
 log = logging.getLogger("abalone.serving")
 
@@ -27,20 +36,35 @@ HEADERS = {
 }
 
 
-def problem(
-    status: HTTPStatus,
-    reason: str,
-    *,
-    instance: str | None = None,
-    retry_after: int | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """An answer that says what went wrong, as RFC 9457 has it."""
-    content: dict[str, object] = {"title": status.phrase, "status": status.value, "detail": reason}
-    if instance is not None:
-        content["instance"] = instance
-    waiting = {} if retry_after is None else {"retry-after": str(retry_after)}
-    return JSONResponse(content, status.value, {**(headers or {}), **waiting}, media_type="application/problem+json")
+OPEN = ("/livez", "/readyz", "/healthz")  # without a key
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")  # of others: what cannot break a log or a header
+
+
+class InFlight:
+    """The requests that are being answered."""
+
+    def __init__(self) -> None:
+        self._deadlines: set[asyncio.Timeout] = set()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[asyncio.Timeout]:
+        """Answer one request; raises `TimeoutError` where the server ends first."""
+        async with asyncio.timeout(None) as deadline:
+            self._deadlines.add(deadline)
+            try:
+                yield deadline
+            finally:
+                self._deadlines.discard(deadline)
+
+    def end(self) -> None:
+        """Answer all of them now: the server is stopping."""
+        now = asyncio.get_running_loop().time()
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                deadline.reschedule(now)
 
 
 class Guard:
@@ -49,12 +73,16 @@ class Guard:
     Args:
         app: what it guards.
         metrics: counts every request.
+        in_flight: knows every request until it is answered.
         hosts: names that the `Host` header may have, any without it. A server bound to this machine alone must not
             answer to others, or a web page could point its own name here and read what it gets.
+        key: that requests have to bring, but for questions whether the server is well.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, hosts: Sequence[str] | None) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, in_flight: InFlight, hosts: Sequence[str] | None, key: str | None
+    ) -> None:
+        self._app, self._metrics, self._in_flight, self._key = app, metrics, in_flight, key
         self._hosts = None if hosts is None else {name.lower() for name in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,38 +91,78 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        status = 0
+        status = size = 0
+        headers = Headers(scope=scope)
+        request_id = _request_id(headers)
+        method = scope["method"]
+        if method == "HEAD":  # everything that can be got
+            scope = {**scope, "method": "GET"}
 
         async def send_guarded(message: Message) -> None:
-            nonlocal status
+            nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                answered = MutableHeaders(scope=message)
+                for name, value in (*HEADERS.items(), ("x-request-id", request_id)):
+                    answered.setdefault(name, value)
+            elif method == "HEAD":
+                message = {**message, "body": b""}
+            else:
+                size += len(message.get("body", b""))
             await send(message)
 
         try:
-            if not self._is_welcome(scope):
-                answer = problem(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to its own host name only")
-                await answer(scope, receive, send_guarded)
+            async with self._in_flight.request() as deadline:
+                answer = self._refusal(scope["path"], headers)
+                await (answer or self._app)(scope, receive, send_guarded)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and deadline.expired():
+                answer = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping", 5).answer()
             else:
-                await self._app(scope, receive, send_guarded)
-        except Exception:
-            instance = secrets.token_hex(8)
-            log.exception("error %s at %s %s", instance, scope["method"], scope["path"])
-            if status == 0:
+                instance = secrets.token_hex(8)
+                log.exception("error %s at %s %s, request %s", instance, method, _path(scope), request_id)
                 reason = f"an error of the server; its log has it as {instance}"
-                await problem(HTTPStatus.INTERNAL_SERVER_ERROR, reason, instance=instance)(scope, receive, send_guarded)
+                answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, reason, instance=instance)
+            if status == 0:
+                await answer(scope, receive, send_guarded)
         finally:
+            seconds = time.perf_counter() - started
             # The route's path and not the request's, which anyone can make up without end.
-            path = getattr(scope.get("route"), "path", "other")
-            self._metrics.requests.labels(path, str(status)).inc()
-            self._metrics.seconds.labels(path).observe(time.perf_counter() - started)
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
+            if access.isEnabledFor(logging.INFO):
+                line = {
+                    "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    "request_id": request_id,
+                    "client": (scope.get("client") or ("",))[0],
+                    "method": method[:20],
+                    "path": _path(scope),
+                    "status": status,
+                    "seconds": round(seconds, 4),
+                    "bytes": size,
+                }
+                access.info("%s", json.dumps(line))
 
-    def _is_welcome(self, scope: Scope) -> bool:
-        if self._hosts is None:
-            return True
-        host = Headers(scope=scope).get("host", "").lower()
-        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-        return name in self._hosts
+    def _refusal(self, path: str, headers: Headers) -> Response | None:
+        if self._hosts is not None and _host(headers) not in self._hosts:
+            return problem(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to its own host name only")
+        if self._key is not None and path not in OPEN and not brings(headers, self._key):
+            reason = "this server asks for its API key, as `Authorization: Bearer KEY`"
+            # Browsers then ask for a password, and bring it with what the page asks for as well.
+            return problem(HTTPStatus.UNAUTHORIZED, reason, headers={"www-authenticate": 'Basic realm="ABALONE"'})
+        return None
+
+
+def _host(headers: Headers) -> str:
+    host = headers.get("host", "").lower()
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _path(scope: Scope) -> str:
+    return printable(scope["path"][:200]).replace("\n", "\\n")

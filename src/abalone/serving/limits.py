@@ -1,16 +1,19 @@
 """What a request may be, and how it is refused: every refusal says why."""
 
-import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from abalone.serving.memory import Share
+from abalone.serving.problems import Refusal
 from abalone.serving.schema import PredictRequest
 
 EVIDENCE = 20
 """Training documents that may be asked for beside a prediction."""
+LARGEST_AT_ONCE = 16
+"""Requests of the largest size that are in flight together."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,20 @@ class Limits:
         body_bytes: of the request.
         texts: in one request.
         characters: of one text.
+        labels: in the answer, over all texts.
         seconds: to send the request in, and again to wait for the answer.
     """
 
     body_bytes: int = 4 * 1024 * 1024
     texts: int = 256
     characters: int = 100_000
+    labels: int = 100_000
     seconds: float = 60.0
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """Of all requests together."""
+        return LARGEST_AT_ONCE * self.body_bytes
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -35,24 +45,10 @@ class Limits:
                 raise ValueError(f"{name} must be above 0, got {value}")
 
 
-class Refusal(Exception):  # noqa: N818  # an answer, not a failure
-    """An answer other than 200.
-
-    Args:
-        status: the HTTP status.
-        reason: a sentence for the client.
-        retry_after: seconds, where trying again makes sense.
-    """
-
-    def __init__(self, status: HTTPStatus, reason: str, retry_after: int | None = None) -> None:
-        super().__init__(reason)
-        self.status, self.reason, self.retry_after = status, reason, retry_after
-
-
-async def read_request(request: Request, limits: Limits) -> PredictRequest:
-    """The request, checked against the limits; raises `Refusal`."""
+async def read_request(request: Request, limits: Limits, share: Share) -> PredictRequest:
+    """The request, checked against the limits; its bytes count for `share`. Raises `Refusal`."""
     _check_type(request)
-    body = await _read_body(request, limits)
+    body = await _read_body(request, limits, share)
     try:
         asked = PredictRequest.model_validate_json(body)
     except ValidationError as error:
@@ -77,7 +73,7 @@ def _check_type(request: Request) -> None:
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must not be compressed")
 
 
-async def _read_body(request: Request, limits: Limits) -> bytes:
+async def _read_body(request: Request, limits: Limits, share: Share) -> bytearray:
     too_large = Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have at most {limits.body_bytes:,} bytes; send fewer texts"
     )
@@ -86,16 +82,19 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
         raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(limits.seconds):
+        async with share.waiting_for_client(limits.seconds):
             async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body_bytes:
+                if len(body) + len(chunk) > limits.body_bytes:
                     raise too_large
+                share.grow(len(chunk))
+                body += chunk
     except TimeoutError:
+        if share.gave_way:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "others needed the room while the body arrived", 5) from None
         raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {limits.seconds:g} s") from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the connection closed before the body was complete") from None
-    return bytes(body)
+    return body
 
 
 def _refusal(error: ValidationError) -> Refusal:

@@ -24,6 +24,7 @@ class Metrics:
         self.batch_seconds = Histogram(
             "abalone_batch_seconds", "Time the model took for a batch.", buckets=SECONDS, registry=registry
         )
+        self.in_flight = Gauge("abalone_requests_in_flight", "Requests that are being answered.", registry=registry)
         self.waiting = Gauge("abalone_waiting_texts", "Texts that wait for the model.", registry=registry)
 
     def observe_batch(self, texts: int, seconds: float) -> None:

@@ -94,12 +94,18 @@ class LabelsResponse(BaseModel):
     evidence: bool = Field(description="Whether requests may ask for training documents.")
     max_texts: int
     max_characters: int
+    max_labels: int = Field(description="In one answer, over all of its texts.")
 
 
-class Health(BaseModel):
-    """Whether the server takes requests."""
+class Status(BaseModel):
+    """All is well; anything else is a problem."""
 
     status: str
+
+
+class Health(Status):
+    """All is well with this model."""
+
     model: str
 
 
