@@ -11,6 +11,7 @@ from abalone.evaluation.thresholds import Thresholds
 from abalone.serving import answers as answers_module
 from abalone.serving.answers import Wanted
 from abalone.serving.bulk import model_checksum, predict_in_parts
+from abalone.serving.parts import Parts
 
 TEXTS = [f"text {number}" for number in range(25)]
 
@@ -173,6 +174,22 @@ def test_texts_that_have_grown_are_refused(number, tmp_path):
     predict_in_parts(Counting(), TEXTS[:number], tmp_path / "answers", part_size=10)
     with pytest.raises(ValueError, match=f"it ends after {number}, and here are more"):
         predict_in_parts(Counting(), TEXTS, tmp_path / "answers", part_size=10, resume=True)
+
+
+@pytest.mark.parametrize("number", [15, 20])
+def test_killed_between_its_last_part_and_its_end_a_job_ends_after_a_short_part_only(number, tmp_path, monkeypatch):
+    folder = tmp_path / "answers"
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "finish", lambda _: next(stopping_at(0)))
+        with pytest.raises(KeyboardInterrupt):
+            predict_in_parts(Counting(), TEXTS[:number], folder, part_size=10)
+    before = contents(folder)
+    if number % 10:  # a part is short where there are no more texts
+        with pytest.raises(ValueError, match=f"it ends after {number}, and here are more"):
+            predict_in_parts(Counting(), TEXTS, folder, part_size=10, resume=True)
+        assert contents(folder) == before
+    assert predict_in_parts(Counting(), TEXTS[:number], folder, part_size=10, resume=True) == number
+    assert json.loads((folder / "manifest.json").read_text())["complete"]
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):
