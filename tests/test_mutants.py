@@ -19,7 +19,7 @@ def pick(x: "list[1 < 2]", limit=3) -> "1 < 2":
     fresh = x
     limit += 1
     x = min(x, limit)
-    x.append(True)
+    x.insert(0, True)
     return x[1:limit]
 '''
 
@@ -45,10 +45,11 @@ def test_bugs_are_planted_in_code_and_not_in_what_is_only_read(places):
         ("limit += 1", "limit += 2"),
         ("limit += 1", "pass"),
         ("x = min(x, limit)", "x = max(x, limit)"),
-        ("x = min(x, limit)", "x = min(limit, x)"),
+        ("x.insert(0, True)", "x.insert(True, 0)"),
         ("x = min(x, limit)", "pass"),  # and not `fresh = x`, without which nothing would run
-        ("x.append(True)", "x.append(False)"),
-        ("x.append(True)", "pass"),
+        ("x.insert(0, True)", "x.insert(0, False)"),
+        ("x.insert(0, True)", "x.insert(1, True)"),
+        ("x.insert(0, True)", "pass"),
         ("return x[1:limit]", "return None"),
         ("return x[1:limit]", "return x[1 + 1:limit]"),
         ("return x[1:limit]", "return x[1:limit - 1]"),

@@ -35,8 +35,9 @@ SWAPPED_NAMES |= {other: name for name, other in SWAPPED_NAMES.items()}
 # What a person reads: nobody should have to test how it is put.
 UNREAD_FUNCTIONS = {"__repr__", "__str__", "extra_repr"}
 TEXT = (ast.JoinedStr, ast.FormattedValue)
-# Calls with the first arguments swapped that fail whatever they are given, and so say nothing of the tests.
-TAKES_A_KIND_SECOND = {"isinstance", "issubclass", "hasattr", "getattr", "setattr", "map", "filter"}
+# With their first arguments swapped these fail whatever they are given, or give the same: nothing to test.
+UNSWAPPED = {"isinstance", "issubclass", "hasattr", "getattr", "setattr", "map", "filter"}
+UNSWAPPED |= {"min", "max", "minimum", "maximum", "hypot", "array_equal", "logical_and", "logical_or", "gcd"}
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -150,6 +151,8 @@ def _is_unread(node: ast.AST) -> bool:
             return True
         case ast.Assign(targets=[ast.Name(id="__all__" | "log")]):
             return True
+        case ast.keyword(arg="strict"):  # of zip: a guard against our own mistakes
+            return True
     return False
 
 
@@ -181,7 +184,7 @@ def _replacements(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield node, ast.unparse(_with(node, attr=SWAPPED_NAMES[name]))
         case ast.Return() if not (node.value is None or isinstance(node.value, ast.Constant)):
             yield node, "return None"
-        case ast.Call(args=[first, second, *rest], func=called) if not _takes_a_kind(called):
+        case ast.Call(args=[first, second, *rest], func=called) if _name(called) not in UNSWAPPED:
             if not any(isinstance(argument, ast.Starred | ast.JoinedStr) for argument in (first, second)):
                 yield node, ast.unparse(_with(node, args=[second, first, *rest]))
         case ast.Subscript(slice=ast.Slice(lower=lower, upper=upper, step=None)):
@@ -225,8 +228,8 @@ def _stores(target: ast.expr, name: str) -> bool:
     return any(isinstance(node.ctx, ast.Store) for node in nodes)
 
 
-def _takes_a_kind(called: ast.expr) -> bool:
-    return isinstance(called, ast.Name) and called.id in TAKES_A_KIND_SECOND
+def _name(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 def _joins_text(node: ast.BinOp) -> bool:

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -31,7 +32,7 @@ LEFT_OUT = ("kernels.py", "training/capture.py", "training/update.py")
 # beside a multiple of what it takes without a bug.
 ENOUGH, LIMIT, SLOWER = 40, 15, 5
 # Seconds of the clock in which none of a mutant's processes needs any CPU time: it waits for what never comes.
-STUCK = 120
+STUCK = 60
 
 Piece = TypeVar("Piece")
 Calls = dict[str, list[int]]  # by file, the first lines of functions
@@ -117,9 +118,20 @@ class Tree:
                 (root / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / file, root / file)
         self.pid, self._used, self._seen = 0, 0.0, 0.0
+        self._further: tuple[Sequence[str], object] | None = None
 
-    def start(self, arguments: Sequence[str], plugin: object, after: Callable[[], object] = lambda: None) -> None:
-        """Run pytest. The process has the large libraries already, but nothing of ours."""
+    def start(
+        self,
+        arguments: Sequence[str],
+        plugin: object,
+        after: Callable[[], object] = lambda: None,
+        further: Sequence[str] = (),
+    ) -> None:
+        """Run pytest, and then, if all is well, again with `further` arguments.
+
+        The process has the large libraries already, but nothing of ours.
+        """
+        self._further = (further, plugin) if further else None
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir()
         self._used, self._seen = 0.0, time.monotonic()
@@ -165,22 +177,23 @@ class Tree:
                 return None
             self.stop()
             return "waits without end"
-        for process in processes:
-            os.kill(process, signal.SIGKILL)
+        _end(processes)
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             return "takes too long" if number == signal.SIGXCPU else str(signal.strsignal(number))
         code = os.waitstatus_to_exitcode(status)
-        if code == pytest.ExitCode.OK:
-            return "survived"
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            if self._further is None:
+                return "survived"
+            self.start(*self._further)
+            return None
         said = self.log.read_text(encoding="utf-8", errors="replace")
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
         return failed[1] if failed else f"exit status {code}"
 
     def stop(self) -> None:
         """End whatever still runs here."""
-        for process in {self.pid, *dict(_processes(self.pid))}:
-            os.kill(process, signal.SIGKILL)
+        _end({self.pid, *dict(_processes(self.pid))})
         os.waitpid(self.pid, 0)
 
     def remove(self) -> None:
@@ -203,6 +216,12 @@ def _processes(session: int) -> Iterator[tuple[int, float]]:
             continue
         if int(fields[3]) == session and fields[0] != "Z":
             yield int(path.parent.name), sum(map(float, fields[11:15]))
+
+
+def _end(processes: Iterable[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -259,7 +278,7 @@ class Tests:
                 left -= test.seconds
                 kept.append(test.name)
         order = {test.name: (test.file not in own, files[test.file], test.file) for test in found}
-        return sorted(kept, key=order.__getitem__)
+        return sorted(kept, key=order.__getitem__) or [file]  # in which there are no tests
 
 
 def _test_files() -> list[str]:

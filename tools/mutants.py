@@ -104,7 +104,10 @@ def replay(trees: list[Tree], tests: Tests) -> int:
 def start(tree: Tree, mutant: Mutant, tests: Tests) -> None:
     """Plant a bug and run what may notice it."""
     tree.plant(mutant.file, mutant.planted((ROOT / mutant.file).read_bytes()))
-    tree.start(tests.of(mutant.file, mutant.function), tests.limits())
+    found = tests.of(mutant.file, mutant.function)
+    # One file of tests is enough for most bugs, and it takes seconds to import the others.
+    first = [test for test in found if test.partition("::")[0] == found[0].partition("::")[0]]
+    tree.start(first, tests.limits(), further=found[len(first) :])
 
 
 def all_mutants() -> list[Mutant]:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -190,6 +191,14 @@ def test_killed_between_its_last_part_and_its_end_a_job_ends_after_a_short_part_
         assert contents(folder) == before
     assert predict_in_parts(Counting(), TEXTS[:number], folder, part_size=10, resume=True) == number
     assert json.loads((folder / "manifest.json").read_text())["complete"]
+
+
+def test_a_process_beside_the_main_one_reads_the_same_texts_and_writes_nothing(tmp_path):
+    beside = SimpleNamespace(told_by_main=lambda _: 10)  # so many are answered, says the main one
+    model, folder = Counting(), tmp_path / "answers"
+    assert predict_in_parts(model, TEXTS, folder, part_size=10, resume=True, ranks=beside) == 25
+    assert model.asked == TEXTS[10:]
+    assert not folder.exists()
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):

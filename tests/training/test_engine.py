@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
+from moved_clock import Clock
 
 LABELS = 5
 
@@ -183,6 +185,26 @@ def plain_loss(objective, feed):
         logits = objective.head(objective.encoder(batch.documents))
         losses.append(torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.float()))
     return torch.stack(losses).mean()
+
+
+def test_checkpoints_are_written_as_often_as_asked_and_at_the_end(encoder_folder, feed, tmp_path, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    objective, steps = make_objective(encoder_folder), []
+    after_step, write = objective.after_step, Checkpoints.write
+
+    def take_half_a_minute():
+        after_step()
+        clock.now += 30
+
+    def note_step(self, state, notes, epochs):
+        steps.append(notes["standing"]["step"])
+        write(self, state, notes, epochs)
+
+    objective.after_step = take_half_a_minute
+    monkeypatch.setattr(Checkpoints, "write", note_step)
+    run(objective, feed, tmp_path, make_plan(checkpoint_seconds=100))  # 18 steps
+    assert steps == [4, 8, 12, 16, 18]
 
 
 def test_loss_of_an_epoch_is_the_mean_over_documents_though_the_last_batch_is_small(encoder_folder, feed, tmp_path):
