@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-avx2 test-browser test-kernels fuzz audit lint format constraints dist-check bench \
-        clean
+.PHONY: help demo test test-all test-avx2 test-browser test-kernels fuzz mutants audit lint format constraints \
+        dist-check bench clean
 
 help:            ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -52,6 +52,15 @@ fuzz: export FUZZ_CASES ?= 12000
 fuzz: export FUZZ_KILLS ?= 30
 fuzz: $(VENV)/installed    ## Test with thousands of damaged and hostile inputs, others every day
 	$(BIN)/python -m pytest tests_fuzz
+
+# How many bugs, which ones, and how many at a time; RESUME=--resume goes on with the last run. The bugs that tests once
+# let through are planted first.
+mutants: export MUTANTS ?= 200
+mutants: export SEED ?= $(shell date -u +%Y%m%d)
+mutants: export JOBS ?= 1
+mutants: $(VENV)/installed  ## Plant small bugs, others every day, and see whether the tests notice
+	$(BIN)/python tools/mutants.py --known --jobs $(JOBS)
+	$(BIN)/python tools/mutants.py --count $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(RESUME)
 
 # Strict: a version that the database could not be asked about is not taken for a safe one.
 audit:           ## Look up the pinned versions in the advisory database

@@ -9,7 +9,7 @@ import zstandard
 
 from abalone.data import archives
 from abalone.data.errors import DataError
-from abalone.data.files import data_files, data_format, open_text, sha256, stem
+from abalone.data.files import data_files, data_format, decoder_of, open_text, sha256, stem
 
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
@@ -78,6 +78,15 @@ def test_byte_order_marks_are_passed_over_and_bad_bytes_kept(tmp_path):
     path.write_bytes(b"\xef\xbb\xbfcaf\xe9")
     with open_text(path) as stream:
         assert stream.read() == "caf\udce9"
+
+
+def test_a_stream_is_decoded_piece_by_piece_as_a_file_is():
+    decode = decoder_of(None, "stdin")
+    pieces = [decode(b"\xef\xbb\xbfcaf\xc3", False), decode(b"\xa9 \xff ", False), decode(b"\xc3", True)]
+    assert pieces == ["caf", "é \udcff ", "\udcc3"]
+    assert decoder_of("latin-1", "stdin")(b"caf\xe9", True) == "café"
+    with pytest.raises(DataError, match=r"^stdin: cannot be read as utf-16: "):
+        decoder_of("utf-16", "stdin")(b"\xff\xfea", True)
 
 
 def test_sha256_is_of_the_bytes_on_disk(tmp_path):

@@ -87,6 +87,13 @@ def test_the_archive_is_read_as_the_folder_is(tmp_path, name, mode):
     assert sorted(p.name for p in packed.iterdir()) == [name]
 
 
+@pytest.mark.parametrize(("topics", "indexed"), [("YES", True), ("NO", False), ("BYPASS", False), ("yes", False)])
+def test_a_story_counts_as_indexed_where_a_person_looked_for_topics(topics, indexed):
+    """README.TXT of the distribution: BYPASS is neither YES nor NO, and ModApte takes TOPICS="YES" alone."""
+    (found,) = read_stories(story(1, ["rye"], indexed=topics), "x.sgm")
+    assert (found.indexed, found.topics) == (indexed, ["rye"])
+
+
 def test_entities_are_decoded_once_and_control_characters_go():
     assert decode("A&amp;B &lt;BAC> &amp;lt; &quot;x&quot;") == 'A&B <BAC> &lt; "x"'
     assert decode("&#2;one\ttwo\nthree&#127;&#30;&#3;\x1f") == "one\ttwo\nthree"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from abalone.data.seen import SeenTexts
+from abalone.data.seen import SeenTexts, text_hashes
 
 
 def test_texts_are_known_again_whatever_their_white_space():
@@ -14,6 +14,12 @@ def test_texts_are_known_again_whatever_their_white_space():
     assert SeenTexts.from_bytes(seen.to_bytes()).hold(asked).tolist() == seen.hold(asked).tolist()
     assert SeenTexts.of([]).hold(["one"]).tolist() == [False]
     assert seen.hold([]).shape == (0,)
+
+
+def test_all_64_bits_of_a_hash_tell_texts_apart():
+    hashes = text_hashes(f"text {number}" for number in range(200))
+    bits = hashes[:, None] >> np.arange(64, dtype=np.uint64) & 1  # [200, 64]
+    assert ((bits.sum(axis=0) > 60) & (bits.sum(axis=0) < 140)).all()
 
 
 @pytest.mark.parametrize("hashes", [np.zeros(3, np.float32), np.zeros((2, 2), np.uint64)])

@@ -138,6 +138,15 @@ def test_what_another_process_cached_is_reused_for_the_same_texts_and_tokenizer_
             tokenize(other_texts, other_tokenizer, cache=tmp_path)
 
 
+def test_a_tokenizer_that_reads_special_tokens_as_words_has_its_own_cache(tmp_path: Path) -> None:
+    knowing, splitting = bert_like(), bert_like()
+    splitting.split_special_tokens = True
+    for tokenizer in (knowing, splitting):
+        tokens = tokenize(["rare [SEP] labels"], tokenizer, cache=tmp_path)
+        assert tokens.document(0).tolist() == tokenizer("rare [SEP] labels")["input_ids"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_moving_a_boundary_between_texts_changes_the_key(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     joined = tokenize(["the tail", "rare"], tokenizer, cache=tmp_path)
     moved = tokenize(["the tailrare", ""], tokenizer, cache=tmp_path)

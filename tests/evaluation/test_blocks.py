@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Computed, column_blocks, held, row_blocks
+from abalone.evaluation.blocks import EVERY, Computed, column_blocks, held, row_blocks, stacked
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.gridfits import GridFits
 from abalone.evaluation.knn import NearestNeighbours
@@ -36,6 +36,21 @@ def small(monkeypatch):
         monkeypatch.setattr(blocks, "AT_ONCE", pairs)
 
     return few_at_once
+
+
+def test_any_rows_of_stacked_parts_are_those_of_one_matrix(small):
+    whole = np.arange(27, dtype=np.float32).reshape(9, 3)
+    parts = [whole[:4], whole[4:5], Computed((4, 3), lambda rows, columns: whole[5:][rows, columns])]
+    assert np.array_equal(stacked(parts), whole)
+    small(5)
+    together = stacked(parts)
+    assert isinstance(together, Computed)
+    for start in range(9):
+        for stop in range(start + 1, 10):
+            np.testing.assert_array_equal(together[start:stop, EVERY], whole[start:stop])
+            np.testing.assert_array_equal(together[start:stop, 1:], whole[start:stop, 1:])
+    rows = np.array([8, 0, 4, 3, 5, 5])
+    np.testing.assert_array_equal(together[rows, :2], whole[rows, :2])
 
 
 def nowhere(matrix: np.ndarray, most: int = SMALL) -> Computed:

@@ -68,6 +68,7 @@ def test_choice_is_by_mean_over_labels_and_first_of_equals():
     half = right.copy()
     half[:, 0] = -right[:, 0]
     assert choose_setting(np.stack([half, right, right]).astype(np.float16), Y) == 1
+    assert choose_setting(np.stack([half, right, right]), np.zeros_like(Y)) == 0, "no label to score by: all are equal"
 
 
 def test_fit_on_all_documents_gives_a_head_with_the_same_logits():

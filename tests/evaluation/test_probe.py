@@ -63,6 +63,12 @@ def test_each_label_keeps_its_best_setting():
         assert probe.validation_f1[label].item() == pytest.approx(f1[setting][label])
 
 
+def test_training_is_the_papers_unless_told_otherwise():
+    rates, decays = (0.01, 0.1, 1), (1, 0.1, 0.01, 0.0001, 0.000001)  # appendix A; test_gridfits.py has what they do
+    assert LinearProbe().grid == [Setting(rate, decay) for rate in rates for decay in decays]
+    assert (LinearProbe().initialisations, LinearProbe().epochs, LinearProbe().batch_size) == (3, 40, 256)
+
+
 def test_grid_goes_from_cautious_to_bold():
     assert quick().grid == [Setting(0.01, 0.01), Setting(0.01, 1e-4), Setting(0.1, 0.01), Setting(0.1, 1e-4)]
 

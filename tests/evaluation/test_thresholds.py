@@ -154,6 +154,31 @@ def test_a_label_without_a_positive_that_is_nowhere_probable_is_given_to_nobody(
     assert cut.apply(probabilities)[:, 0].any()
 
 
+def test_a_label_with_positives_keeps_a_promise_below_the_least():
+    probabilities = np.linspace(0, 0.02, 200)[:, None]
+    truth = np.zeros((200, 1), dtype=int)
+    truth[100:] = 1
+    expected_f1 = max(2 * probabilities[-k:].sum() / (k + probabilities.sum()) for k in range(1, 201))
+    assert expected_f1 / 2 < LEAST
+    cut = fit_thresholds(probabilities, truth, shrinkage=1e12, calibrated=True)
+    assert cut.values == pytest.approx([expected_f1 / 2])
+
+
+def test_own_cut_of_a_label_that_is_best_given_to_most_documents_is_no_better_than_the_safe_one():
+    """45 of 200 documents carry it and all score as those without it do: its own cut would let every one of them in."""
+    probabilities = np.full((200, 1), 0.01)
+    probabilities[:20] = 0.3
+    truth = np.zeros((200, 1), dtype=int)
+    truth[50:95] = 1
+    for calibrated in (False, True):
+        safe = fit_thresholds(probabilities, truth, calibrated=calibrated, shrinkage=1e12).values
+        assert safe[0] > 0.01
+        cut = fit_thresholds(probabilities, truth, calibrated=calibrated)
+        np.testing.assert_array_equal(cut.values, safe)
+    truth[95:105] = 1  # of a label that a quarter of the documents carry it may well be true
+    assert fit_thresholds(probabilities, truth).apply(probabilities).all()
+
+
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_a_label_of_which_the_scores_say_nothing_is_not_given_to_all(calibrated):
     """As with neighbours: all documents without one of the label have the same probability, its own among them."""

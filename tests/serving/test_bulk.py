@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from abalone.evaluation.thresholds import Thresholds
 from abalone.serving import answers as answers_module
 from abalone.serving.answers import Wanted
 from abalone.serving.bulk import model_checksum, predict_in_parts
+from abalone.serving.parts import Parts
 
 TEXTS = [f"text {number}" for number in range(25)]
 
@@ -176,6 +178,30 @@ def test_second_process_in_the_same_folder_is_refused_and_the_first_finishes(tmp
     assert labels_in(folder) == expected(25)
     assert sorted(contents(folder)) == ["manifest.json", *(f"part-0000{n}.jsonl" for n in range(3))]  # and no lock
     predict_in_parts(Counting(), TEXTS, folder, part_size=10, resume=True)
+
+
+@pytest.mark.parametrize("number", [15, 20])
+def test_killed_between_its_last_part_and_its_end_a_job_ends_after_a_short_part_only(number, tmp_path, monkeypatch):
+    folder = tmp_path / "answers"
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "finish", lambda _: next(stopping_at(0)))
+        with pytest.raises(KeyboardInterrupt):
+            predict_in_parts(Counting(), TEXTS[:number], folder, part_size=10)
+    before = contents(folder)
+    if number % 10:  # a part is short where there are no more texts
+        with pytest.raises(ValueError, match=f"it ends after {number}, and here are more"):
+            predict_in_parts(Counting(), TEXTS, folder, part_size=10, resume=True)
+        assert contents(folder) == before
+    assert predict_in_parts(Counting(), TEXTS[:number], folder, part_size=10, resume=True) == number
+    assert json.loads((folder / "manifest.json").read_text())["complete"]
+
+
+def test_a_process_beside_the_main_one_reads_the_same_texts_and_writes_nothing(tmp_path):
+    beside = SimpleNamespace(told_by_main=lambda _: 10)  # so many are answered, says the main one
+    model, folder = Counting(), tmp_path / "answers"
+    assert predict_in_parts(model, TEXTS, folder, part_size=10, resume=True, ranks=beside) == 25
+    assert model.asked == TEXTS[10:]
+    assert not folder.exists()
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):

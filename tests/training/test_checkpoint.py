@@ -138,6 +138,20 @@ def test_any_byte_that_flips_is_noticed(checkpoint):
             assert_refused(checkpoint)
 
 
+def test_a_byte_that_flips_behind_many_megabytes_is_noticed(tmp_path):
+    path = tmp_path / "resume.safetensors"
+    save_tensors(path, {"weight": torch.zeros(40_000_000, dtype=torch.uint8)}, {})
+    assert check_tensors(path) == {}
+    for position in (-1, -15_000_000):
+        with path.open("r+b") as file:
+            file.seek(position, 2)
+            file.write(b"\1")
+        assert_refused(path)
+        with path.open("r+b") as file:
+            file.seek(position, 2)
+            file.write(b"\0")
+
+
 def test_any_cut_is_noticed(checkpoint):
     content = checkpoint.read_bytes()
     for length in range(len(content)):

@@ -160,6 +160,7 @@ def split_of(texts: list[str], labels: list[list[int]]) -> Split:
 def test_copies_of_a_text_are_in_one_fold():
     texts = [f"text {number // 3}" for number in range(30)]
     folds = divide(split_of(texts, [[1, number % 2] for number in range(30)]), 4)
+    assert [fold.number for fold in folds] == [1, 2, 3, 4]
     for fold in folds:
         assert {texts[row] for row in fold.train}.isdisjoint(texts[row] for row in fold.held_out)
     assert sorted(np.concatenate([fold.held_out for fold in folds])) == list(range(30))

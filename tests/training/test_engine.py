@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 import tiny
 from abalone import MemoryQueue
@@ -25,6 +27,7 @@ from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
+from moved_clock import Clock
 
 LABELS = 5
 
@@ -41,9 +44,9 @@ def feed(encoder_folder):
     return TokenFeed(tokenize(texts, tokenizer, cache=None), labels, max_length=20)
 
 
-def make_objective(encoder_folder, name="msc", **settings):
+def make_objective(encoder_folder, name="msc", dropout=0.1, **settings):
     torch.manual_seed(0)
-    encoder, _ = load_encoder(encoder_folder, "mean")
+    encoder, _ = load_encoder(encoder_folder, "mean", dropout)
     config = Config(queue_size=16, projection_dim=8, **settings)
     return Objective(encoder, LABELS, name, config, labels=tiny.corpus(48, labels=LABELS)[1])
 
@@ -172,6 +175,59 @@ def test_accumulation_of_small_batches_is_the_large_batch(encoder_folder, feed, 
         run(objective, feed, tmp_path / str(batch_size), plan)
         objectives.append(objective)
     torch.testing.assert_close(objectives[0].head.weight, objectives[1].head.weight, rtol=1e-3, atol=1e-4)
+
+
+def plain_loss(objective, feed):
+    """Binary cross-entropy of all documents, the mean of them, one after the other."""
+    losses = []
+    for row in range(len(feed)):
+        batch = make_batch(feed, np.array([row]))
+        logits = objective.head(objective.encoder(batch.documents))
+        losses.append(torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.float()))
+    return torch.stack(losses).mean()
+
+
+def test_checkpoints_are_written_as_often_as_asked_and_at_the_end(encoder_folder, feed, tmp_path, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    objective, steps = make_objective(encoder_folder), []
+    after_step, write = objective.after_step, Checkpoints.write
+
+    def take_half_a_minute():
+        after_step()
+        clock.now += 30
+
+    def note_step(self, state, notes, epochs):
+        steps.append(notes["standing"]["step"])
+        write(self, state, notes, epochs)
+
+    objective.after_step = take_half_a_minute
+    monkeypatch.setattr(Checkpoints, "write", note_step)
+    run(objective, feed, tmp_path, make_plan(checkpoint_seconds=100))  # 18 steps
+    assert steps == [4, 8, 12, 16, 18]
+
+
+def test_loss_of_an_epoch_is_the_mean_over_documents_though_the_last_batch_is_small(encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder, "bce", dropout=0.0)
+    plan = make_plan(epochs=1, batch_size=40, learning_rate=0.0, head_learning_rate=0.0)  # batches of 40 and 8
+    standing = run(objective, feed, tmp_path, plan)
+    assert standing.history[0]["train_loss"] == pytest.approx(plain_loss(objective.eval(), feed).item())
+
+
+def test_a_last_update_of_fewer_batches_weighs_each_document_as_the_others_do(encoder_folder, feed, tmp_path):
+    objective = make_objective(encoder_folder, "bce", dropout=0.0)
+    after_backward, gradients = objective.after_backward, []
+
+    def note_gradient():
+        after_backward()
+        gradients.append(objective.head.weight.grad.clone())
+
+    objective.after_backward = note_gradient
+    plan = make_plan(epochs=1, accumulation=4, learning_rate=0.0, head_learning_rate=0.0)
+    run(objective, feed, tmp_path, plan)  # six batches of 8: updates of 32 and of 16 documents
+    assert len(gradients) == 6
+    (expected,) = torch.autograd.grad(plain_loss(objective.eval(), feed), objective.head.weight)
+    torch.testing.assert_close((32 * gradients[3] + 16 * gradients[5]) / 48, expected)
 
 
 def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, tmp_path):
@@ -332,3 +388,16 @@ def test_learning_rate_rises_then_falls_to_nothing():
     assert rates[-1] < 0.001
     line = [learning_rate_factor(step, 100, make_plan(warmup=0.0, schedule="linear")) for step in range(100)]
     np.testing.assert_allclose(line, 1 - np.arange(100) / 100)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reference"),
+    [("cosine", get_cosine_schedule_with_warmup), ("linear", get_linear_schedule_with_warmup)],
+)
+def test_learning_rate_falls_from_the_end_of_the_warm_up_as_in_transformers(schedule, reference):
+    plan = make_plan(warmup=0.1, schedule=schedule)
+    rates = [learning_rate_factor(step, 100, plan) for step in range(100)]
+    factor = reference(torch.optim.SGD([torch.zeros(1)]), 10, 100).lr_lambdas[0]
+    np.testing.assert_allclose(rates[10:], [factor(step) for step in range(10, 100)])
+    # Unlike there, the first step is not lost to a rate of 0: eleven equal rises lead from below it to the full rate.
+    np.testing.assert_allclose(rates[:11], np.arange(1, 12) / 11)

@@ -1,12 +1,15 @@
-"""A run folder that somebody has edited or damaged, or uses for something else."""
+"""A run's settings, and a run folder that somebody has edited or damaged, or uses for something else."""
+
+from types import SimpleNamespace
 
 import made_up_runs
 import pytest
 
 from abalone.config import Config
 from abalone.data.partial import PARTIAL
+from abalone.losses import loss_spec
 from abalone.training.generations import BEFORE, EPOCH, RESUME
-from abalone.training.run import IDENTITY, STAGES, enter_folder, holds_run
+from abalone.training.run import IDENTITY, STAGES, TrainingRun, enter_folder, holds_run
 
 DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
 
@@ -64,3 +67,19 @@ def test_what_an_earlier_run_has_left_is_removed(tmp_path):
     (tmp_path / "log.txt").touch()
     enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
     assert {path.name for path in tmp_path.iterdir()} == {IDENTITY, "log.txt"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "asked", "schedule"),
+    [
+        ("msc", None, "cosine"),
+        ("mulcon+bce", None, "cosine"),
+        ("bce", None, "linear"),
+        ("msc", "linear", "linear"),
+        ("bce", "cosine", "cosine"),
+    ],
+)
+def test_pointwise_losses_train_on_a_line_and_others_on_a_cosine_unless_asked(loss, asked, schedule, tmp_path):
+    config = Config(epochs=1, learning_rate=1e-3, schedule=asked)
+    run = TrainingRun(config, train=None, validation=None, accelerator=None, folder=tmp_path)
+    assert run.plan(SimpleNamespace(spec=loss_spec(loss))).schedule == schedule
