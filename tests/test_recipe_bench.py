@@ -182,6 +182,6 @@ def test_fast_is_scored_in_tables_of_its_own_beside_words(source, tmp_path, monk
     run(monkeypatch, "train", tmp_path / "bench", source, *asked)
     run(monkeypatch, "score", tmp_path / "bench", source, *asked)
     found = json.loads((tmp_path / "bench" / "arxiv54-fast" / "recipe.json").read_text())
-    assert set(found["scores"]) == {WORDS, "fast without experts", "fast"}
-    assert set(found["fast is ahead of"]["test, tuned"]) == {WORDS, "fast without experts"}
+    assert set(found["scores"]) == {WORDS, "fast without experts", "fast", "fast + neighbours"}
+    assert set(found["fast is ahead of"]["test, tuned"]) == set(found["scores"]) - {"fast"}
     assert "is ahead of" in (tmp_path / "bench" / "arxiv54-fast" / "recipe.md").read_text()

