@@ -150,6 +150,26 @@ def test_newcomers_are_sent_away_when_there_is_no_room():
     use(model, scenario, room=4)
 
 
+def test_long_lists_leave_room_for_few_texts(monkeypatch):
+    monkeypatch.setattr(batching, "FEW", 1)
+    model = Model(gate=threading.Event())
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.submit(["at work"]))
+        await entered(model)
+        taken = [asyncio.create_task(batcher.submit(["a", "b"])) for _ in range(3)]  # 6 of 8
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="6 texts are waiting already"):
+            await batcher.submit(["c", "d"])
+        single = asyncio.create_task(batcher.submit(["e"]))
+        await asyncio.sleep(0)
+        model.gate.set()
+        await asyncio.gather(first, *taken)
+        assert await single == ["<e>"]
+
+    use(model, scenario, room=8)
+
+
 def test_closing_answers_what_waits_and_takes_no_more():
     gate = threading.Event()
     model = Model(gate)
