@@ -2,15 +2,17 @@
 
     python -m benchmarks.recipe.few_shot prepare --output FOLDER --reuters reuters21578.tar.xz --arxiv54 arxiv54
     python -m benchmarks.recipe.few_shot default --output FOLDER
+    python -m benchmarks.recipe.few_shot unnamed --output FOLDER
     python -m benchmarks.recipe.few_shot setfit --output FOLDER
     python -m benchmarks.recipe.few_shot table --output FOLDER
 
 `prepare` draws 8 and 16 documents a label from training and validation (`few_shots`, the rarest label first, all that
 it has where it has fewer) and writes one file a corpus, with whole texts: 4 MB for both. The other machine needs these
-files and no corpus. `default` and `setfit` train what FOLDER has no result of, each in a process of its own, one after
-the other so that the times can be compared. `table` prints a table and writes `summary.json`.
+files and no corpus. `default`, `unnamed` and `setfit` train what FOLDER has no result of, each in a process of its own,
+one after the other so that the times can be compared. `table` prints a table and writes `summary.json`.
 
-The default is `AbaloneClassifier()`, which trains on all documents of a pool. SetFit trains on four fifths of them as
+The default is `AbaloneClassifier()`, which trains on all documents of a pool and on the label names; `unnamed` is the
+same without the names, of which SetFit has no use. SetFit trains on four fifths of them as
 its documentation shows for several labels: `multi_target_strategy="one-vs-rest"`, 20 iterations, and its own defaults
 (batches of 16 pairs, one epoch, learning rate 2e-5, logistic regression). It is scored three times: by `predict()`
 (more probable than not), by thresholds that `fit_thresholds` tunes for macro-F1 on the fifth which it has not seen, and
@@ -53,7 +55,7 @@ BASES = ("reuters", "arxiv54")
 POOLS = tuple(f"{base}-{shots}shot" for base in BASES for shots in SHOTS)
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "macro_f1_tail": "rarest third"}
 SECONDS = {"training_seconds": "training, s", "prediction_seconds": "prediction, s"}
-ROWS = {"default": ("default",), "setfit": ("setfit", "setfit, our decision", "setfit, predict()")}  # of each method
+ROWS = {"default": ("default",), "unnamed": ("unnamed",), "setfit": ("setfit", "setfit, our decision", "setfit, predict()")}  # of each method
 ITERATIONS = 20  # SetFit's: pairs are 2 × iterations × documents
 MOST_TOKENS = 256  # of a document that SetFit reads: `max_seq_length` of all-MiniLM-L6-v2 as published
 CERTAIN = 1e-6  # probabilities are kept this far from 0 and 1, so that they have logits
@@ -72,7 +74,7 @@ class Documents:
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in carried])])
         indices = np.array([label for row in carried for label in row], dtype=np.int32)
         ones = np.ones(len(indices), dtype=np.int32)
-        return cls(list(texts), csr_array((ones, indices, indptr), shape=(len(texts), columns)))
+        return cls(list(texts), csr_array((ones, indices, indptr), shape=(len(carried), columns)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return texts and lists of label numbers, for JSON."""
@@ -90,11 +92,13 @@ class Task:
 
     Args:
         frequencies: [L], training documents of each label in the whole corpus.
+        label_names: [L].
     """
 
     labelled: Documents
     test: Documents
     frequencies: np.ndarray
+    label_names: list[str]
 
     def scores(self, given: np.ndarray) -> dict[str, float]:
         """Return the metrics of the labels [n, L] that the test documents were given, in percent."""
@@ -127,12 +131,13 @@ def prepare(folder: Path, sources: Mapping[str, str | None]) -> None:
         every = Documents(texts, labels)
         parts = {name: every.take(rows) for name, rows in drawn_pools(base, labels).items()}
         parts["test"] = Documents(list(corpus.test.texts), csr_array(corpus.test.labels))
-        write_documents(folder / f"{base}.json.xz", parts, np.array(corpus.stats().frequencies))
+        frequencies = dict(zip(corpus.label_names, corpus.stats().frequencies, strict=True))
+        write_documents(folder / f"{base}.json.xz", parts, frequencies)
 
 
-def write_documents(file: Path, parts: Mapping[str, Documents], frequencies: np.ndarray) -> None:
-    """Write documents by the name of their part, and the training frequencies [L] of their labels."""
-    stored = {"frequencies": frequencies.tolist(), "parts": {name: part.to_dict() for name, part in parts.items()}}
+def write_documents(file: Path, parts: Mapping[str, Documents], frequencies: Mapping[str, int]) -> None:
+    """Write documents by the name of their part, and the training frequencies of their labels by name."""
+    stored = {"frequencies": frequencies, "parts": {name: part.to_dict() for name, part in parts.items()}}
     with written_whole(file) as stream:
         stream.write(lzma.compress(json.dumps(stored, ensure_ascii=False).encode(), preset=9))
 
@@ -140,25 +145,29 @@ def write_documents(file: Path, parts: Mapping[str, Documents], frequencies: np.
 def read_task(folder: Path, pool: str) -> Task:
     """Read a pool and the test documents of its corpus."""
     stored = json.loads(lzma.decompress((folder / f"{pool.rpartition('-')[0]}.json.xz").read_bytes()))
-    frequencies = np.array(stored["frequencies"])
+    frequencies = np.array(list(stored["frequencies"].values()))
     labelled, test = (
         Documents.of_lists(part["texts"], part["labels"], len(frequencies))
         for part in (stored["parts"][pool], stored["parts"]["test"])
     )
-    return Task(labelled, test, frequencies)
+    return Task(labelled, test, frequencies, list(stored["frequencies"]))
 
 
-def run_default(task: Task, encoder: str, seed: int) -> Result:
-    """Train the default on all labelled documents."""
+def run_default(task: Task, encoder: str, seed: int, row: str) -> Result:
+    """Train the default on all labelled documents, for the row `unnamed` without the label names."""
     import abalone.training.pipeline  # noqa: F401  # `fit` imports it, and imports are not timed
 
     with TemporaryDirectory() as cache:
         os.environ["ABALONE_CACHE"] = cache  # whoever was timed before has left nothing to be read here
         start = time.perf_counter()
-        model = AbaloneClassifier(encoder=encoder, seed=seed).fit(task.labelled.texts, task.labelled.labels)
+        model = AbaloneClassifier(encoder=encoder, seed=seed, learn_names=row != "unnamed")
+        model.fit(task.labelled.texts, task.labelled.labels, label_names=task.label_names)
         trained = time.perf_counter()
-        given = np.asarray(model.predict(task.test.texts), dtype=bool)
-        return Result({"default": task.scores(given)}, trained - start, time.perf_counter() - trained)
+        answers = model.predict(task.test.texts)
+        predicted = time.perf_counter()
+        places = {name: place for place, name in enumerate(task.label_names)}
+        given = Documents.of_lists([], [[places[name] for name in names] for names in answers], len(places))
+        return Result({row: task.scores(given.labels.toarray() == 1)}, trained - start, predicted - trained)
 
 
 def run_setfit(task: Task, encoder: str, seed: int, iterations: int = ITERATIONS) -> Result:
@@ -267,8 +276,8 @@ def run_one(asked: Namespace, pool: str, seed: int) -> None:
     task = read_task(asked.output, pool)
     if torch.cuda.is_available():
         torch.zeros(1, device="cuda").sum().item()  # the start of the driver is nobody's training time
-    if asked.step == "default":
-        result = run_default(task, asked.encoder, seed)
+    if asked.step != "setfit":
+        result = run_default(task, asked.encoder, seed, asked.step)
     else:
         result = run_setfit(task, asked.encoder, seed, asked.iterations)
     other = {"setfit": version("setfit")} if asked.step == "setfit" else {}
@@ -325,7 +334,7 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one of the steps."""
     parser = ArgumentParser("python -m benchmarks.recipe.few_shot", description="The default beside SetFit.")
-    parser.add_argument("step", choices=("prepare", "default", "setfit", "table"))
+    parser.add_argument("step", choices=("prepare", *ROWS, "table"))
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--reuters", help="the archive of Reuters-21578")
     parser.add_argument("--arxiv54", help="the folder of arxiv54")

@@ -28,16 +28,22 @@ CUTS = np.arange(1, 100) / 100  # tried where one cut serves all labels
 
 
 class Composition(NamedTuple):
-    """A model and the experts that are mixed in, in this order; without a contender, words alone."""
+    """A model and the experts that are mixed in, in this order; without a contender, words alone.
+
+    Args:
+        named: whether the lexical expert has learnt the label names.
+    """
 
     contender: str | None
     experts: tuple[str, ...] = ()
+    named: bool = True
 
 
 BOTH = ("lexical", "neighbours")  # in the order of the pipeline
 DEFAULT, PLAIN, WORDS = "default", "bce", "tf-idf + SVM"
 ROWS = {
     WORDS: Composition(None),
+    f"{WORDS} without names": Composition(None, named=False),
     PLAIN: Composition("bce"),
     "bce + lexical expert": Composition("bce", ("lexical",)),
     "bce + both": Composition("bce", BOTH),
@@ -49,6 +55,9 @@ ROWS = {
     "default, neighbours only": Composition("default", ("neighbours",)),
     "default, lexical expert only": Composition("default", ("lexical",)),
     DEFAULT: Composition("default", BOTH),
+    "unnamed without experts": Composition("unnamed"),
+    "unnamed, lexical expert only": Composition("unnamed", ("lexical",), named=False),
+    "unnamed": Composition("unnamed", BOTH, named=False),
     f"{FROZEN} without experts": Composition(FROZEN),
     FROZEN: Composition(FROZEN, ("lexical",)),
     f"{FROZEN} + neighbours": Composition(FROZEN, BOTH),
@@ -106,8 +115,9 @@ class Bench:
         if len(counts) > 1:
             raise ValueError(f"models of {self.name} have {sorted(counts)} folds; train them with the same number")
         (self.folds,) = counts
-        if not words_file(folder, self.name, self.folds).exists():
-            read_words(self.name, corpus, folder, self.folds)
+        for named in (True, False):
+            if not words_file(folder, self.name, self.folds, named).exists():
+                read_words(self.name, corpus, folder, self.folds, named)
         self.held_out = held_out_labels(corpus.train, divide(corpus.train, self.folds))
 
     @cached_property
@@ -170,8 +180,8 @@ class Bench:
 
     def _logits(self, row: str, seed: int, split: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the logits [n, L] of the classifier and of each expert; those of no other split are read."""
-        contender, experts = ROWS[row]
-        words = words_file(self.folder, self.name, self.folds)
+        contender, experts, named = ROWS[row]
+        words = words_file(self.folder, self.name, self.folds, named)
         if contender is None:
             return _read(words, f"{split} lexical"), {}
         own = logits_file(self.folder, Run(self.name, contender, seed))

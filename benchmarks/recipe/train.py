@@ -21,6 +21,7 @@ from abalone.recipes import recipe
 from abalone.training.checkpoint import load_tensors
 from abalone.training.crossfit import Answers
 from abalone.training.folds import divide, held_out_labels
+from abalone.training.label_names import taught_by
 from abalone.training.pipeline import fit
 from abalone.training.run import ANSWERS, FOLD
 from abalone.training.words import Words, cross_fit_words
@@ -31,6 +32,7 @@ CONTENDERS = {
     "default": recipe(),
     "bce": recipe(objective="bce"),
     "msc+db": recipe(objective="msc+10*db"),
+    "unnamed": recipe(learn_names=False),
     "fast": recipe("fast", neighbours=True),
 }
 FROZEN = "fast"  # trains no encoder: one seed stands for all, a CPU is enough, and it has folds of its own
@@ -61,9 +63,9 @@ def logits_file(folder: Path, run: Run) -> Path:
     return folder / "logits" / f"{run.corpus}_{run.contender.replace('+', '-')}_{run.seed}.npz"
 
 
-def words_file(folder: Path, corpus: str, folds: int) -> Path:
-    """Where the logits of the lexical expert are kept; it is the same for all contenders and seeds."""
-    return folder / "logits" / f"{corpus}_words_{folds}.npz"
+def words_file(folder: Path, corpus: str, folds: int, named: bool) -> Path:
+    """Where the logits of the lexical expert are kept; it is the same for all seeds, and contenders with names."""
+    return folder / "logits" / f"{corpus}_words_{folds}{'' if named else '_unnamed'}.npz"
 
 
 def train_all(folder: Path, paths: dict[str, str | None], encoder: str, deadline: float, wanted: list[Run]) -> None:
@@ -115,14 +117,15 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
-def read_words(name: str, corpus: Corpus, folder: Path, folds: int) -> None:
+def read_words(name: str, corpus: Corpus, folder: Path, folds: int, named: bool) -> None:
     """Cross-fit the lexical expert and keep what it says; folds are those of the contenders."""
-    words, parts = Words(corpus.train, recipe().seed), divide(corpus.train, folds)
-    held_out, link = cross_fit_words(words, [words.expert(part.train) for part in parts], parts)
-    expert = words.expert(np.arange(len(corpus.train)))
+    taught = taught_by(recipe(learn_names=named), corpus)
+    words, parts = Words(taught, recipe().seed), divide(corpus.train, folds, len(taught) - len(corpus.train))
+    held_out, link = cross_fit_words(words, [words.expert(part.taught) for part in parts], parts)
+    expert = words.expert(np.arange(len(taught)))
     expert.link = link
     said = {"held out lexical": held_out[EVERY, EVERY], "test lexical": expert.scores(corpus.test.texts)}
-    _keep(words_file(folder, name, folds), said, {"folds": folds})
+    _keep(words_file(folder, name, folds, named), said, {"folds": folds})
 
 
 def _keep(file: Path, logits: dict[str, np.ndarray], story: dict[str, Any]) -> None:

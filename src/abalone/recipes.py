@@ -28,14 +28,22 @@ RECIPES: dict[str, dict[str, Any]] = {
         "head_learning_rate": 1e-3,
         "lexical": True,
         "neighbours": True,
+        "learn_names": True,
     },
     # The paper's method: contrastive pre-training, linear evaluation, labels above 0.5. docs/reproduce.md lists where
     # we deviate from it.
     "paper": {"calibrate": False, "thresholds": "half"},
     # Only linear models are trained, on the encoder's embeddings and on words: minutes without a GPU.
-    "fast": {"pooling": "normalized_mean", "max_length": 128, "epochs": 0, "folds": None, "lexical": True},
+    "fast": {
+        "pooling": "normalized_mean",
+        "max_length": 128,
+        "epochs": 0,
+        "folds": None,
+        "lexical": True,
+        "learn_names": True,
+    },
     # No encoder: tf-idf and a linear SVM per label, with the same calibration and thresholds. The fastest.
-    "words": {"encoder": NO_ENCODER, "epochs": 0, "folds": None, "lexical": True},
+    "words": {"encoder": NO_ENCODER, "epochs": 0, "folds": None, "lexical": True, "learn_names": True},
 }
 
 ABOUT_RECIPES = {  # as the help says it
@@ -74,7 +82,7 @@ def nearest_recipe(config: Config) -> tuple[str, list[str]]:
 
 def words_alone(config: Config) -> Config:
     """Return the recipe `words`, with the seed and the decision of other settings."""
-    kept = ("seed", "folds", "calibrate", "thresholds", "at_least_one", *OF_THE_MACHINE)
+    kept = ("seed", "folds", "learn_names", "calibrate", "thresholds", "at_least_one", *OF_THE_MACHINE)
     return recipe("words", **{name: getattr(config, name) for name in kept})
 
 

@@ -93,7 +93,7 @@ class CrossFit:
         experts: of the experts, by name, [n, L] each.
         link: how the decisions of the lexical experts became logits.
         setting: of the probes, where the objective has no layer of its own; else 0.
-        embeddings: [N, h], of all documents in their own order, where the encoder is the same for every fold.
+        embeddings: [N, h], of all that is trained on, in its own order, where the encoder is the same for every fold.
     """
 
     logits: np.ndarray
@@ -128,9 +128,9 @@ def cross_fit(
     """Train a model for each fold, and ask it about the documents held out.
 
     Args:
-        run: of the whole; `run.train` are all documents as the trained layers read them.
+        run: of the whole; `run.train` are all documents, and label names after them, as the trained layers read them.
         start: what every training begins with.
-        documents: all of them, as tokens.
+        documents: the same, as tokens.
         words: the same as texts, where the lexical expert is wanted.
         folds: which documents are held out from each.
         learnable: [n, L], the labels of these documents that their judges can know, in the order of folds.
@@ -145,7 +145,7 @@ def cross_fit(
         kept = kept_answers(file, run.ranks) if run.resume else None
         if kept is None:
             place = run.folder / FOLD.format(fold.number)
-            own = replace(run, train=FeedRows(run.train, fold.train), folder=place, fold=name)
+            own = replace(run, train=FeedRows(run.train, fold.taught), folder=place, fold=name)
             kept = _ask(own, start, documents, words, fold, frozen)
             if run.ranks.main:
                 kept.save(file)
@@ -176,16 +176,17 @@ def _ask(
     read = functools.partial(_read, run, trained.encoder, documents) if frozen is None else frozen.__getitem__
     embeddings, shares = read(fold.held_out), None
     if run.config.neighbours or trained.head is None:
-        taught, labels = read(fold.train), documents.labels[fold.train]
+        taught, labels = read(fold.taught), documents.labels[fold.taught]
         if run.config.neighbours:
             neighbours = NearestNeighbours(half=True, device=str(run.accelerator.device))
-            shares = neighbours.fit(taught, labels).shares(embeddings)
+            known = len(fold.train)  # a label name is no neighbour that one could show
+            shares = neighbours.fit(taught[:known], labels[:known]).shares(embeddings)
         if trained.head is None:
             overall().begin(f"{run.fold}, fitting probes")
             probe = probe_of(run)
             logits = probe.heldout_logits(taught, labels, embeddings)
             overall().done(FITTING, len(probe.settings))
-    lexical = None if words is None else words.expert(fold.train)
+    lexical = None if words is None else words.expert(fold.taught)
     if trained.head is not None:
         logits = trained.head.merged().logits(embeddings)[None]
     return Answers(logits, shares, lexical)

@@ -159,9 +159,9 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
     else:
         read(READ, held_out + (shares * train if config.neighbours or (probed and folds) else 0), depth)
     if config.lexical:
-        timetable.plan(COUNTED, len(corpus.train), costs.counted)
-        timetable.plan(FITTED, shares * len(corpus.train), costs.words(corpus))
-    documents = held_out / max(train / len(corpus.train), 1)
+        timetable.plan(COUNTED, len(run.train), costs.counted)
+        timetable.plan(FITTED, shares * len(run.train), costs.words(corpus))
+    documents = held_out / max(train / len(run.train), 1)
     timetable.plan(DECISION, 1, costs.decision(corpus, documents, config.lexical + config.neighbours))
 
 
@@ -177,11 +177,11 @@ def stages_of(config: Config) -> dict[str, int]:
 
 def skip_fold(run: TrainingRun, fold: Fold, depth: int) -> None:
     """Take the work of a fold off the estimate, since an earlier attempt has done it."""
-    trained, asked = (float(run.train.lengths[rows].sum()) for rows in (fold.train, fold.held_out))
+    trained, asked = (float(run.train.lengths[rows].sum()) for rows in (fold.taught, fold.held_out))
     for stage, epochs in stages_of(run.config).items():
         overall().skip(stage, epochs * trained)
     overall().skip(READ, depth * (asked + (trained if run.config.neighbours else 0)))
-    overall().skip(FITTED, len(fold.train))
+    overall().skip(FITTED, len(fold.taught))
     overall().skip(FITTING, len(CrossFitProbe().settings))
 
 

@@ -22,14 +22,16 @@ class Fold:
     Args:
         number: from 1.
         train, held_out: sorted rows of all documents.
+        taught: rows that the model is trained on: `train`, and what every model is trained on.
     """
 
     number: int
     train: np.ndarray
     held_out: np.ndarray
+    taught: np.ndarray
 
 
-def divide(documents: Split, folds: int) -> list[Fold]:
+def divide(documents: Split, folds: int, extra: int = 0) -> list[Fold]:
     """Divide the training documents so that each label is spread as evenly as its count allows.
 
     Copies of a text stay together, so that no copy of a document judges it. The same documents are always divided
@@ -38,6 +40,7 @@ def divide(documents: Split, folds: int) -> list[Fold]:
     Args:
         documents: texts and labels.
         folds: how many; 1 holds out a fifth of the documents once.
+        extra: further rows, after those of the documents, that every model is trained on.
     """
     labels, hashes = documents.labels, text_hashes(documents.texts)
     if folds == 1:
@@ -49,7 +52,11 @@ def divide(documents: Split, folds: int) -> list[Fold]:
         if labels[train].nnz == 0 or len(held_out) == 0:
             what = "training documents without any label" if len(held_out) else "no document to hold out"
             raise ValueError(f"fold {number} of {folds} has {what}: lower folds, or give more documents")
-    made = [Fold(number, *rows) for number, rows in enumerate(parts, 1)]
+    always = len(documents) + np.arange(extra)
+    made = [
+        Fold(number, train, held_out, np.concatenate([train, always]))
+        for number, (train, held_out) in enumerate(parts, 1)
+    ]
     if all(learnable(labels, fold).nnz == 0 for fold in made):
         raise ValueError(
             "no label is both on a document that is held out and on one that is trained on, so thresholds cannot be "

@@ -26,7 +26,7 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.losses import loss_spec
 from abalone.model.card import LEFT_OUT
 from abalone.model.encoder import TextEncoder, load_encoder, split_layers, window
-from abalone.model.feed import Feed, TokenFeed, embed, unlabelled
+from abalone.model.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.model.heads import LinearHead
 from abalone.model.predictor import Predictor
 from abalone.progress import overall
@@ -36,6 +36,7 @@ from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.estimate import DECISION, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
+from abalone.training.label_names import taught_by
 from abalone.training.open_settings import rate_for_width, settled
 from abalone.training.pretrain import FITTING
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
@@ -102,16 +103,18 @@ def fit(
             # Before all documents are read, so that more layers than there are cost nothing.
             parts = split_layers(encoder, config.freeze_layers) if config.freeze_layers else None
             config = _within_window(config, encoder, tokenizer)
+            taught = taught_by(config, corpus)
             if config.learning_rate is None:
                 config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
             with ranks.first_here_goes_first():  # the others then find the tokens in the cache
-                train, validation = (make_feed(split, tokenizer, config) for split in (corpus.train, corpus.validation))
+                train, validation = (make_feed(split, tokenizer, config) for split in (taught, corpus.validation))
             run = TrainingRun(config, train, None if config.folds else validation, accelerator, folder, resume, ranks)
             names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
             held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
             lower, trained = (None, encoder) if parts is None else parts
             start = Start(trained, lower, len(corpus.label_names), names)
-            made = _fit_across_folds(run, corpus, start) if config.folds else _fit_with_validation(run, corpus, start)
+            fit_parts = _fit_across_folds if config.folds else _fit_with_validation
+            made = fit_parts(run, corpus, taught, start)
             for tracker in accelerator.trackers:
                 tracker.finish()
             predictor = made.predictor(config, corpus, tokenizer)
@@ -155,8 +158,8 @@ class _Made:
         )
 
 
-def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
-    """Train on the training split, and fit the decision to what the model says of the validation split."""
+def _fit_with_validation(run: TrainingRun, corpus: Corpus, taught: Split, start: Start) -> _Made:
+    """Train on `taught`, the training split and label names, and fit the decision to what the model says of the validation split."""
     validation = run.validation
     assert validation is not None
     own = replace(run, train=start.input_of(run, run.train), validation=start.input_of(run, validation))
@@ -169,11 +172,12 @@ def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Mad
     lexical, neighbours = None, None
     experts: dict[str, Scores] = {}
     if run.config.lexical:
-        lexical = Words(corpus.train, run.config.seed).expert(np.arange(len(corpus.train)))
+        lexical = Words(taught, run.config.seed).expert(np.arange(len(taught)))
         lexical.calibrate(corpus.validation.texts, corpus.validation.labels)
         experts["lexical"] = lexical.logits_in_blocks(corpus.validation.texts)
     if run.config.neighbours:
-        neighbours = _neighbours(run, _read(run, trained, run.train, "Encoding the neighbours"))
+        documents = FeedRows(run.train, np.arange(len(corpus.train)))
+        neighbours = _neighbours(run, corpus, _read(run, trained, documents, "Encoding the neighbours"))
         experts["neighbours"] = neighbours.logits_in_blocks(embeddings)
     labels = corpus.validation.labels
     logits = head.logits_in_blocks(embeddings)
@@ -189,11 +193,11 @@ def _fit_with_validation(run: TrainingRun, corpus: Corpus, start: Start) -> _Mad
     )
 
 
-def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
+def _fit_across_folds(run: TrainingRun, corpus: Corpus, taught: Split, start: Start) -> _Made:
     """Fit the decision to what models of folds say of documents they have not seen; then train on all documents."""
-    config, every = run.config, np.arange(len(corpus.train))
-    folds = divide(corpus.train, config.folds or 1)
-    words = Words(corpus.train, config.seed) if config.lexical else None
+    config, every = run.config, np.arange(len(taught))
+    folds = divide(corpus.train, config.folds or 1, len(taught) - len(corpus.train))
+    words = Words(taught, config.seed) if config.lexical else None
     own = replace(run, train=start.input_of(run, run.train))
     judged = held_out_labels(corpus.train, folds)
     said = cross_fit(own, start, run.train, words, folds, judged["learnable"])
@@ -216,9 +220,9 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, start: Start) -> _Made:
         head = trained.head.merged()
     else:
         assert embeddings is not None
-        head = LinearHead(*probe_of(run).fit_chosen(embeddings, corpus.train.labels, said.setting))
+        head = LinearHead(*probe_of(run).fit_chosen(embeddings, taught.labels, said.setting))
         overall().done(FITTING, 1)
-    neighbours = None if "neighbours" not in used or embeddings is None else _neighbours(run, embeddings)
+    neighbours = None if "neighbours" not in used or embeddings is None else _neighbours(run, corpus, embeddings)
     return _Made(replace(trained, head=head), decided, lexical, neighbours)
 
 
@@ -229,9 +233,10 @@ def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str)
     return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
 
 
-def _neighbours(run: TrainingRun, embeddings: np.ndarray) -> NearestNeighbours:
-    """Remember the training documents, by their embeddings [n, h]."""
-    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings, run.train.labels)
+def _neighbours(run: TrainingRun, corpus: Corpus, embeddings: np.ndarray) -> NearestNeighbours:
+    """Remember the training documents, which are the first of the embeddings [n, h]."""
+    labels = corpus.train.labels
+    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
 
 
 def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:

@@ -18,6 +18,7 @@ from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.folds import Fold, divide, held_out_labels
+from abalone.training.label_names import taught_by
 
 # Kinds of work in the estimate: documents whose words are counted, and documents that experts are fitted to.
 COUNTED, FITTED = "counting", "words"
@@ -78,11 +79,12 @@ def cross_fit_words(words: Words, experts: Sequence[LexicalModel], folds: Sequen
 
 def fit_words(config: Config, corpus: Corpus) -> Predictor:
     """Train a model of words alone, and fit its decision to documents held out, or to validation."""
-    words, frequencies = Words(corpus.train, config.seed), np.array(corpus.stats().frequencies)
-    every = np.arange(len(corpus.train))
+    taught = taught_by(config, corpus)
+    words, frequencies = Words(taught, config.seed), np.array(corpus.stats().frequencies)
+    every = np.arange(len(taught))
     if config.folds:
-        folds = divide(corpus.train, config.folds)
-        logits, link = cross_fit_words(words, [words.expert(fold.train) for fold in folds], folds)
+        folds = divide(corpus.train, config.folds, len(taught) - len(corpus.train))
+        logits, link = cross_fit_words(words, [words.expert(fold.taught) for fold in folds], folds)
         expert = words.expert(every)
         expert.link = link
         held = HeldOut(logits, {}, **held_out_labels(corpus.train, folds))
