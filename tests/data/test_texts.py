@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from abalone.data.errors import DataError
-from abalone.data.texts import BLOB, MappedTexts, TextWriter, take
+from abalone.data.texts import BLOB, JoinedTexts, MappedTexts, TextWriter, join, take
 
 TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "last but one", "last"]
 
@@ -50,6 +50,33 @@ def test_rows_select_and_reorder(folder):
     assert picked[-1] == TEXTS[3]
     with pytest.raises(IndexError):
         picked[3]
+
+
+@pytest.mark.parametrize("mapped_first", [True, False])
+def test_joined_texts_are_those_of_both_and_what_is_mapped_stays_so(folder, mapped_first):
+    parts = [MappedTexts(folder), ["and", "others"]]
+    expected = [*TEXTS, "and", "others"] if mapped_first else ["and", "others", *TEXTS]
+    joined = join(*parts) if mapped_first else join(*reversed(parts))
+    assert isinstance(joined, JoinedTexts)
+    assert len(joined) == len(expected)
+    assert list(joined) == expected
+    assert [joined[i] for i in range(-len(expected), len(expected))] == expected * 2
+    assert joined[np.int32(len(TEXTS))] == expected[len(TEXTS)]
+    assert joined[1:7] == expected[1:7]
+    assert joined[::-2] == expected[::-2]
+    assert take(joined, np.array([7, 0, 1])) == [expected[row] for row in (7, 0, 1)]
+    assert list(pickle.loads(pickle.dumps(joined))) == expected
+    for outside in (len(expected), -len(expected) - 1):
+        with pytest.raises(IndexError, match=rf"text {outside} of {len(expected)}"):
+            joined[outside]
+
+
+def test_texts_in_memory_and_parts_of_one_folder_join_to_what_they_are(folder):
+    assert join(["a"], ["b", "c"]) == ["a", "b", "c"]
+    texts = MappedTexts(folder)
+    joined = join(texts.select(np.array([5, 0])), texts.select(np.array([3])))
+    assert isinstance(joined, MappedTexts)
+    assert list(joined) == [TEXTS[5], TEXTS[0], TEXTS[3]]
 
 
 def test_a_pickle_holds_the_path_and_not_the_texts(tmp_path):

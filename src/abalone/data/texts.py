@@ -9,6 +9,7 @@ import mmap
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from operator import index
 from pathlib import Path
 from types import TracebackType
@@ -154,13 +155,40 @@ class TextWriter:
             file.write(self._content.hexdigest().encode())
 
 
+class JoinedTexts(Sequence[str]):
+    """Two sequences of texts, one after the other, without a copy of either; a slice is a plain list."""
+
+    def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, item: int) -> str: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[str]: ...
+    def __getitem__(self, item: int | slice) -> str | list[str]:
+        if isinstance(item, slice):
+            return [self[i] for i in range(*item.indices(len(self)))]
+        position, before = index(item), len(self._first)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"text {position} of {len(self)}")
+        position %= len(self)
+        return self._first[position] if position < before else self._second[position - before]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self._first, self._second)
+
+
 def take(texts: Sequence[str], rows: np.ndarray) -> Sequence[str]:
     """The texts of `rows`, in memory or mapped as `texts` are."""
     return texts.select(rows) if isinstance(texts, MappedTexts) else [texts[row] for row in rows]
 
 
 def join(first: Sequence[str], second: Sequence[str]) -> Sequence[str]:
-    """Return the texts of both, one after the other; mapped where both are parts of the same files."""
+    """Return the texts of both, one after the other; what is mapped stays so."""
     if isinstance(first, MappedTexts) and isinstance(second, MappedTexts) and first.folder == second.folder:
         return first.followed_by(second)
-    return [*first, *second]
+    mapped = isinstance(first, MappedTexts) or isinstance(second, MappedTexts)
+    return JoinedTexts(first, second) if mapped else [*first, *second]
