@@ -56,6 +56,7 @@ def ticking(monkeypatch):
     monkeypatch.setattr(estimate, "CPU_TOKEN_BUDGET", 64)
 
 
+NAMED = {"learn_names": True}
 WAYS = [
     {"objective": "msc+10*bce", "lexical": True, "neighbours": True},
     {"objective": "bce", "freeze_layers": 1},
@@ -64,6 +65,12 @@ WAYS = [
     {"objective": "msc+10*bce", "lexical": True, "neighbours": True, "folds": 2},
     {"objective": "msc", "folds": 1},
     {"epochs": 0, "lexical": True, "folds": 2},
+    {"objective": "msc+10*bce", "lexical": True, "neighbours": True, **NAMED},
+    {"objective": "msc", "freeze_layers": 1, **NAMED},
+    {"objective": "msc+10*bce", "lexical": True, "neighbours": True, "folds": 2, **NAMED},
+    {"objective": "msc", "folds": 2, **NAMED},
+    {"epochs": 0, "lexical": True, "folds": 2, **NAMED},
+    {"epochs": 0, "lexical": True, **NAMED},
 ]
 
 

@@ -130,10 +130,12 @@ def timed(
 def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, frozen: int, costs: Costs) -> None:
     """Put the work of all stages on the timetable: tokens to train on, and tokens × layers to read."""
     config, folds = run.config, run.config.folds or 0
-    train = float(run.train.lengths.sum())
+    every, of_names = float(run.train.lengths.sum()), float(run.train.lengths[len(corpus.train) :].sum())
+    train = every - of_names
     validation = 0.0 if run.validation is None else float(run.validation.lengths.sum())
     held_out = {0: validation, 1: HELD_OUT * train}.get(folds, train)  # tokens that the decision is fitted to
-    shares, trained = trained_shares(folds), depth - frozen
+    shares, trainings, trained = trained_shares(folds), folds + 1, depth - frozen
+    taught = shares * train + trainings * of_names  # tokens: of label names in every training
 
     def read(kind: str, tokens: float, layers: int) -> None:
         timetable.plan(kind, tokens * layers, costs.token)
@@ -141,13 +143,13 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
             timetable.measure(kind, 1, costs.token)  # it is the same work; what is measured later outweighs it
 
     def probe(times: float) -> None:
-        read(PROBE, times * (train + validation), trained)
+        read(PROBE, times * (every + validation), trained)
         timetable.plan(FITTING, times, costs.grid_probe(corpus))
 
     if frozen:
-        read(FROZEN, train + validation, frozen)
+        read(FROZEN, every + validation, frozen)
     for stage, epochs in stages_of(config).items():
-        timetable.plan(stage, shares * epochs * train, TRAINING * trained * costs.token)
+        timetable.plan(stage, epochs * taught, TRAINING * trained * costs.token)
         read(validation_of(stage), epochs * validation, trained)
     probed = config.epochs == 0 or (STAGE in stages_of(config) and config.classifier == "probe")
     if probed and folds:
@@ -155,13 +157,16 @@ def _plan(timetable: Timetable, run: TrainingRun, corpus: Corpus, depth: int, fr
     elif probed:
         probe(1 if config.epochs == 0 else min(len(CANDIDATES), config.epochs or 0))
     if folds and config.epochs == 0:
-        read(READ, train, depth)  # once for all folds
+        read(READ, every, depth)  # once for all folds
+    elif folds:
+        read(READ, held_out + (taught if config.neighbours or probed else 0), depth)
     else:
-        read(READ, held_out + (shares * train if config.neighbours or (probed and folds) else 0), depth)
+        read(READ, held_out + (train if config.neighbours else 0), depth)
     if config.lexical:
         timetable.plan(COUNTED, len(run.train), costs.counted)
-        timetable.plan(FITTED, shares * len(run.train), costs.words(corpus))
-    documents = held_out / max(train / len(run.train), 1)
+        names = len(run.train) - len(corpus.train)
+        timetable.plan(FITTED, shares * len(corpus.train) + trainings * names, costs.words(corpus))
+    documents = held_out / max(train / len(corpus.train), 1)
     timetable.plan(DECISION, 1, costs.decision(corpus, documents, config.lexical + config.neighbours))
 
 
