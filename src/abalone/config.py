@@ -46,6 +46,7 @@ class Config:
     projection_dim: Annotated[int, "Dimensions of the space in which the contrastive losses compare documents"] = 256
     name_prototypes: Annotated[bool, "Initialise the prototypes from the label names"] = False
 
+    # The documents
     learn_names: Annotated[bool, "Train on each label name too, as a short document with this label"] = False
 
     # The optimisation

@@ -1,6 +1,7 @@
 """Label names as training documents: what a label is called says what it is about, before any document does."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,8 +11,7 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.texts import join
 
-_BETWEEN_WORDS = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
-_LETTER = re.compile(r"[^\W\d_]")
+_INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def as_text(name: str) -> str:
@@ -21,7 +21,16 @@ def as_text(name: str) -> str:
         >>> as_text("groundnut-oil"), as_text("cs.AI"), as_text("UnpaidInvoice"), as_text("17")
         ('groundnut oil', 'cs AI', 'Unpaid Invoice', '')
     """
-    return _BETWEEN_WORDS.sub(" ", name).strip() if _LETTER.search(name) else ""
+    if not any(map(str.isalpha, name)):
+        return ""
+    spaced = _INNER_CAPITAL.sub(" ", name)
+    return " ".join("".join(char if _in_word(char) else " " for char in spaced).split())
+
+
+def _in_word(char: str) -> bool:
+    """Whether it is a letter, a mark on one (vowels of Hindi, accents), a number, or an invisible joiner of letters."""
+    category = unicodedata.category(char)
+    return category[0] in "LMN" or category == "Cf"
 
 
 def with_names(documents: Split, label_names: Sequence[str]) -> Split:

@@ -36,7 +36,7 @@ from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.estimate import DECISION, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
-from abalone.training.label_names import taught_by
+from abalone.training.label_names import as_text, taught_by
 from abalone.training.open_settings import rate_for_width, settled
 from abalone.training.pretrain import FITTING
 from abalone.training.processes import join_ranks, left_as_found, make_accelerator
@@ -159,7 +159,11 @@ class _Made:
 
 
 def _fit_with_validation(run: TrainingRun, corpus: Corpus, taught: Split, start: Start) -> _Made:
-    """Train on `taught`, the training split and label names, and fit the decision to what the model says of the validation split."""
+    """Train on `taught`, and fit the decision to what the model says of the validation split.
+
+    Args:
+        taught: the training documents, and the label names after them where they are learnt.
+    """
     validation = run.validation
     assert validation is not None
     own = replace(run, train=start.input_of(run, run.train), validation=start.input_of(run, validation))
@@ -275,7 +279,9 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
         raise ValueError("no validation document carries a label of the training documents")
     frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
     if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
-        warnings.warn(f"no training document carries {listed(absent)}, so the model cannot learn it", stacklevel=4)
+        named = config.learn_names and all(map(as_text, absent))
+        so = "has only the name to learn it from" if named else "cannot learn it"
+        warnings.warn(f"no training document carries {listed(absent)}, so the model {so}", stacklevel=4)
 
 
 def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) -> TokenFeed:
