@@ -9,8 +9,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import tiny
+from abalone import AbaloneClassifier
 
 POOL = "arxiv54-8shot"
+NAMES = tiny.WORDS[:5]
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def made_up():
 def write_pools(folder, documents):
     rows = bench.drawn_pools("arxiv54", documents.labels)
     parts = {name: documents.take(drawn) for name, drawn in rows.items()} | {"test": documents.take(np.arange(40))}
-    bench.write_documents(folder / "arxiv54.json.xz", parts, np.asarray(documents.labels.sum(axis=0)).ravel())
+    frequencies = np.asarray(documents.labels.sum(axis=0)).ravel().tolist()
+    bench.write_documents(folder / "arxiv54.json.xz", parts, dict(zip(NAMES, frequencies, strict=True)))
 
 
 class StandIn:
@@ -56,13 +59,15 @@ def test_documents_come_back_as_they_were_written(made_up, tmp_path):
     documents = made_up.take(np.arange(30))
     documents.texts[0] = "Ωμέγα\n\u2028 \x00 end"
     parts = {POOL: documents, "test": bench.Documents(["none"], csr_array(np.zeros((1, 5), dtype=np.int32)))}
-    bench.write_documents(tmp_path / "arxiv54.json.xz", parts, np.arange(5))
+    names = ["zeta", "α", "b", "a", ""]  # in no order
+    bench.write_documents(tmp_path / "arxiv54.json.xz", parts, dict(zip(names, range(5), strict=True)))
     task = bench.read_task(tmp_path, POOL)
     assert task.labelled.texts == documents.texts
     assert (task.labelled.labels != documents.labels).nnz == 0
     assert task.test.labels.shape == (1, 5)
     assert task.test.labels.nnz == 0
     assert task.frequencies.tolist() == [0, 1, 2, 3, 4]
+    assert task.label_names == names
 
 
 def test_thresholds_separate_labels_and_never_give_one_that_was_not_trained_on():
@@ -91,7 +96,8 @@ def test_setfit_trains_on_four_fifths_and_on_the_labels_that_these_carry(made_up
     lone = 7  # the one document with the last label, which is now in the fifth that is held out
     rest = np.delete(np.arange(100), lone)
     monkeypatch.setattr(bench, "exact_split", lambda *_: [rest[:80], np.append(rest[80:], lone)])
-    task = bench.Task(made_up.take(np.arange(100)), made_up.take(np.arange(100, 300)), np.array([50, 40, 30, 20, 1]))
+    documents = made_up.take(np.arange(100)), made_up.take(np.arange(100, 300))
+    task = bench.Task(*documents, np.array([50, 40, 30, 20, 1]), NAMES)
     result = bench.run_setfit(task, "any", seed=0)
     assert trained[0][0] == [task.labelled.texts[row] for row in rest[:80]]
     assert trained[0][1].shape == (80, 4)
@@ -139,17 +145,28 @@ def test_each_pool_without_a_result_gets_a_process_of_its_own(tmp_path, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # so few documents have much to be told of
-def test_default_is_trained_once_and_summed_up(made_up, tmp_path, monkeypatch, capsys):
+def test_default_is_trained_once_with_names_and_once_without_and_summed_up(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     write_pools(tmp_path, made_up)
     encoder = tiny.save_encoder(tmp_path / "encoder")
-    asked = ["default", "--output", str(tmp_path), "--pool", POOL, "--encoder", encoder]
-    bench.main(asked)
-    monkeypatch.setattr(bench, "run_default", None)  # nothing is left to be trained
-    bench.main(asked)
+    asked = ["--output", str(tmp_path), "--pool", POOL, "--encoder", encoder]
+    learnt, trained = [], AbaloneClassifier.fit
+
+    def fit(self, *documents, label_names):
+        learnt.append((self.learn_names, label_names))
+        return trained(self, *documents, label_names=label_names)
+
+    monkeypatch.setattr(AbaloneClassifier, "fit", fit)
+    for _ in range(2):
+        bench.main(["default", *asked])
+        bench.main(["unnamed", *asked])
+        monkeypatch.setattr(bench, "run_default", None)  # nothing is left to be trained
+    assert learnt == [(True, NAMES), (False, NAMES)]
     bench.main(["table", "--output", str(tmp_path)])
-    row = json.loads((tmp_path / "summary.json").read_text())[POOL]["default"]
-    assert 0 <= row["macro_f1"] <= 100
-    assert row["documents"] == len(bench.drawn_pools("arxiv54", made_up.labels)[POOL])
-    assert f"| {POOL} | {row['documents']} | default | {row['micro_f1']:.1f} |" in capsys.readouterr().out
+    rows, shown = json.loads((tmp_path / "summary.json").read_text())[POOL], capsys.readouterr().out
+    assert list(rows) == ["default", "unnamed"]
+    for name, row in rows.items():
+        assert 0 <= row["macro_f1"] <= 100
+        assert row["documents"] == len(bench.drawn_pools("arxiv54", made_up.labels)[POOL])
+        assert f"| {POOL} | {row['documents']} | {name} | {row['micro_f1']:.1f} |" in shown

@@ -18,7 +18,8 @@ from abalone.training.folds import divide
 
 FOLDS = 2
 pytestmark = pytest.mark.usefixtures("one_split")
-RUNS = [Run("arxiv54", contender, seed) for contender in ("default", "bce") for seed in (0, 1)]
+RUNS = [Run("arxiv54", contender, seed) for contender in ("default", "bce", "unnamed") for seed in (0, 1)]
+UNNAMED = f"{WORDS} without names"
 
 
 @pytest.fixture
@@ -66,12 +67,13 @@ def rewrite(folder, change):
 def test_summary_has_scores_seeds_and_a_command_for_every_row(folder, source, monkeypatch, capsys):
     run(monkeypatch, "score", folder, source)
     found = json.loads((folder / "arxiv54" / "summary.json").read_text())
-    assert len(found) == 1 + 3 + 4, "words; BCE with up to two experts; the default with any of them"
+    expected = "words, with names and without; BCE with up to two experts; the default with any; without names three"
+    assert len(found) == 2 + 3 + 4 + 3, expected
     for row, of_row in found.items():
         assert set(of_row) == {*METRICS, "seeds", "command", "one_cut"}
         assert set(of_row["one_cut"]) == set(METRICS)
         assert all(0 <= of_row[metric] <= 100 for metric in METRICS)
-        assert of_row["seeds"] == (1 if row == WORDS else 2)
+        assert of_row["seeds"] == (1 if row in (WORDS, UNNAMED) else 2)
         assert of_row["command"].startswith("python -m benchmarks.recipe train --output results --corpus arxiv54 ")
         assert source not in of_row["command"]
     assert "--contender bce --encoder ./tiny &&" in found[PLAIN]["command"]
@@ -123,6 +125,18 @@ def test_decisions_follow_from_out_of_fold_documents_in_the_order_of_folds(folde
     moved = made.fit(PLAIN, 0)
     assert moved.decision.to_dict() != before.decision.to_dict(), "made again from what is new"
     assert np.unique(moved.one_cut.thresholds.values).size == 1
+
+
+def test_rows_without_names_take_the_lexical_expert_that_has_not_learnt_them(folder, source):
+    made = Bench(read_corpus("arxiv54", source), folder, RUNS)
+    before = {row: made.fit(row, 0).decision.to_dict() for row in made.rows}
+    file = training.words_file(folder, "arxiv54", FOLDS, named=False)
+    with np.load(file) as stored:
+        changed = {name: -stored[name] if name.endswith("lexical") else stored[name] for name in stored}
+    np.savez(file, **changed)
+    moved = {row for row in made.rows if made.fit(row, 0).decision.to_dict() != before[row]}
+    assert moved == {UNNAMED, "unnamed, lexical expert only", "unnamed"}
+    assert training.words_file(folder, "arxiv54", FOLDS, named=True) != file
 
 
 def test_one_cut_is_the_best_of_all_labels_together():
@@ -182,6 +196,6 @@ def test_fast_is_scored_in_tables_of_its_own_beside_words(source, tmp_path, monk
     run(monkeypatch, "train", tmp_path / "bench", source, *asked)
     run(monkeypatch, "score", tmp_path / "bench", source, *asked)
     found = json.loads((tmp_path / "bench" / "arxiv54-fast" / "recipe.json").read_text())
-    assert set(found["scores"]) == {WORDS, "fast without experts", "fast", "fast + neighbours"}
+    assert set(found["scores"]) == {WORDS, UNNAMED, "fast without experts", "fast", "fast + neighbours"}
     assert set(found["fast is ahead of"]["test, tuned"]) == set(found["scores"]) - {"fast"}
     assert "is ahead of" in (tmp_path / "bench" / "arxiv54-fast" / "recipe.md").read_text()

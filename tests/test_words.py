@@ -22,6 +22,7 @@ from abalone.recipes import nearest_recipe, recipe
 from abalone.serving.evidence import Evidence
 from abalone.serving.export import export
 from abalone.serving.onnx_model import OnnxModel
+from abalone.training.label_names import with_names
 from train_command import assert_refused, run
 
 TEXTS = ["w0 w1 w9", "", "nothing that is known", "w2 w3 " * 30]
@@ -46,9 +47,10 @@ def onnx_file(model, workshop) -> Path:
     return export(load(model), workshop / "model.onnx").path
 
 
-def test_it_is_the_lexical_expert_with_calibration_and_thresholds(model, workshop):
+def test_it_is_the_lexical_expert_with_label_names_calibration_and_thresholds(model, workshop):
     corpus = load_corpus(workshop / "papers.jsonl")
-    expert = LexicalModel().fit(corpus.train.texts, corpus.train.labels)
+    taught = with_names(corpus.train, corpus.label_names)
+    expert = LexicalModel().fit(taught.texts, taught.labels)
     expert.calibrate(corpus.validation.texts, corpus.validation.labels)
     logits, frequencies = expert.scores(corpus.validation.texts), np.array(corpus.stats().frequencies)
     decision = fit_decision(logits, {}, corpus.validation.labels, frequencies, recipe())

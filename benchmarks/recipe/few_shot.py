@@ -55,7 +55,11 @@ BASES = ("reuters", "arxiv54")
 POOLS = tuple(f"{base}-{shots}shot" for base in BASES for shots in SHOTS)
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "macro_f1_tail": "rarest third"}
 SECONDS = {"training_seconds": "training, s", "prediction_seconds": "prediction, s"}
-ROWS = {"default": ("default",), "unnamed": ("unnamed",), "setfit": ("setfit", "setfit, our decision", "setfit, predict()")}  # of each method
+ROWS = {  # of each method
+    "default": ("default",),
+    "unnamed": ("unnamed",),
+    "setfit": ("setfit", "setfit, our decision", "setfit, predict()"),
+}
 ITERATIONS = 20  # SetFit's: pairs are 2 × iterations × documents
 MOST_TOKENS = 256  # of a document that SetFit reads: `max_seq_length` of all-MiniLM-L6-v2 as published
 CERTAIN = 1e-6  # probabilities are kept this far from 0 and 1, so that they have logits
