@@ -11,6 +11,7 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
 from abalone.data.texts import MappedTexts, TextWriter
+from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.knn import NearestNeighbours
 from abalone.model.card import model_card
 from abalone.recipes import RECIPES, recipe, words_alone
@@ -149,22 +150,43 @@ def test_further_rows_are_taught_in_every_fold_and_held_out_in_none(folds, corpu
         assert learnable(corpus.train.labels, fold).nnz == learnable(corpus.train.labels, without).nnz
 
 
+def watch(monkeypatch, place, name, look):
+    """Let `look` see what a function is called with."""
+    original = getattr(place, name)
+    monkeypatch.setattr(place, name, lambda *given, **named: (look(*given, **named), original(*given, **named))[1])
+
+
+def assert_names_follow(taught, sizes):
+    """Labels that were trained on, [n, L] each, are those of so many documents and of the names after them."""
+    assert [labels.shape[0] for labels in taught] == [size + NAMED for size in sizes]
+    for labels in taught:
+        assert labels[-NAMED:].toarray().tolist() == np.eye(5, dtype=int)[[0, 1, 3, 4]].tolist()
+
+
+@pytest.mark.parametrize("folds", [3, 1, 0])
+def test_model_of_words_learns_names_in_every_fold_and_in_the_end(folds, corpus, tmp_path, monkeypatch):
+    words = []
+    watch(monkeypatch, Words, "expert", lambda self, rows: words.append(self.documents.labels[rows]))
+    model = fit(recipe("words", folds=folds), corpus, tmp_path)
+    whole = corpus.with_validation_in_train() if folds else corpus
+    divided = divide(whole.train, folds) if folds else []
+    assert_names_follow(words, [*(len(fold.train) for fold in divided), len(whole.train)])
+    assert model.story["statistics"] == whole.stats().as_dict()
+    assert len(model.out_of_fold or ()) == sum(len(fold.held_out) for fold in divided)
+
+
 @pytest.mark.parametrize("changes", [{"folds": 3}, {"folds": 1}, {"folds": 0}, {"folds": 2, "epochs": 0}], ids=str)
 @pytest.mark.filterwarnings("ignore:.*does not beat")
 def test_names_are_trained_on_never_held_out_never_neighbours_and_not_counted(
     changes, encoder, corpus, tmp_path, monkeypatch
 ):
-    """What the parts of training are given, rows by rows."""
-    taught, words, neighbours = [], [], []
-
-    def seen_by(place, name, rows, seen):
-        original = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *given, **named: (seen(rows(*given)), original(*given, **named))[1])
-
+    taught, words, probes, neighbours = [], [], [], []
     for place, name in ((crossfit, "train_copy"), (pipeline, "train_copy"), (pipeline, "train_stages")):
-        seen_by(place, name, lambda run, start: run.train.labels.toarray(), taught.append)
-    seen_by(Words, "expert", lambda self, rows: self.documents.labels[rows].toarray(), words.append)
-    seen_by(NearestNeighbours, "fit", lambda self, embeddings, labels: labels.shape[0], neighbours.append)
+        watch(monkeypatch, place, name, lambda run, start: taught.append(run.train.labels))
+    watch(monkeypatch, Words, "expert", lambda self, rows: words.append(self.documents.labels[rows]))
+    for name in ("heldout_logits", "fit_chosen"):
+        watch(monkeypatch, CrossFitProbe, name, lambda self, embeddings, labels, _: probes.append(labels))
+    watch(monkeypatch, NearestNeighbours, "fit", lambda self, _, labels: neighbours.append(labels.shape[0]))
     config = make_config(encoder, **changes)
     with tiny.every_expert_heard():
         model = fit(config, corpus, tmp_path)
@@ -173,10 +195,8 @@ def test_names_are_trained_on_never_held_out_never_neighbours_and_not_counted(
     documents = len(whole.train)
     held_out = [len(fold.held_out) for fold in divide(whole.train, folds)] if folds else []
     sizes = [*(documents - held for held in held_out), documents]
-    for each in (taught, words):
-        assert [len(labels) for labels in each] == [size + NAMED for size in sizes]
-        for labels in each:
-            assert labels[-NAMED:].tolist() == np.eye(5, dtype=int)[[0, 1, 3, 4]].tolist()
+    for each in (taught, words, probes) if config.epochs == 0 else (taught, words):
+        assert_names_follow(each, sizes)
     assert neighbours == sizes
     if folds:
         hashes = text_hashes(whole.train.texts)
