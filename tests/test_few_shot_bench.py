@@ -145,7 +145,7 @@ def test_each_pool_without_a_result_gets_a_process_of_its_own(tmp_path, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # so few documents have much to be told of
-def test_default_is_trained_once_with_names_and_once_without_and_summed_up(made_up, tmp_path, monkeypatch, capsys):
+def test_our_rows_are_trained_once_each_and_summed_up(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     write_pools(tmp_path, made_up)
@@ -154,18 +154,20 @@ def test_default_is_trained_once_with_names_and_once_without_and_summed_up(made_
     learnt, trained = [], AbaloneClassifier.fit
 
     def fit(self, *documents, label_names):
-        learnt.append((self.learn_names, label_names))
+        learnt.append((self.encoder != "none", self.learn_names, label_names))
         return trained(self, *documents, label_names=label_names)
 
     monkeypatch.setattr(AbaloneClassifier, "fit", fit)
     for _ in range(2):
         bench.main(["default", *asked])
         bench.main(["unnamed", *asked])
-        monkeypatch.setattr(bench, "run_default", None)  # nothing is left to be trained
-    assert learnt == [(True, NAMES), (False, NAMES)]
+        bench.main(["words", *asked])
+        monkeypatch.setattr(bench, "run_ours", None)  # nothing is left to be trained
+    assert learnt == [(True, True, NAMES), (True, False, NAMES), (False, True, NAMES)]
     bench.main(["table", "--output", str(tmp_path)])
     rows, shown = json.loads((tmp_path / "summary.json").read_text())[POOL], capsys.readouterr().out
-    assert list(rows) == ["default", "unnamed"]
+    assert list(rows) == ["default", "unnamed", "words"]
+    assert (tmp_path / "few_shot.md").read_text() in shown
     for name, row in rows.items():
         assert 0 <= row["macro_f1"] <= 100
         assert row["documents"] == len(bench.drawn_pools("arxiv54", made_up.labels)[POOL])

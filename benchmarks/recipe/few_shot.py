@@ -3,22 +3,23 @@
     python -m benchmarks.recipe.few_shot prepare --output FOLDER --reuters reuters21578.tar.xz --arxiv54 arxiv54
     python -m benchmarks.recipe.few_shot default --output FOLDER
     python -m benchmarks.recipe.few_shot unnamed --output FOLDER
+    python -m benchmarks.recipe.few_shot words --output FOLDER
     python -m benchmarks.recipe.few_shot setfit --output FOLDER
     python -m benchmarks.recipe.few_shot table --output FOLDER
 
 `prepare` draws 8 and 16 documents a label from training and validation (`few_shots`, the rarest label first, all that
 it has where it has fewer) and writes one file a corpus, with whole texts: 4 MB for both. The other machine needs these
-files and no corpus. `default`, `unnamed` and `setfit` train what FOLDER has no result of, each in a process of its own,
-one after the other so that the times can be compared. `table` prints a table and writes `summary.json`.
+files and no corpus. `default`, `unnamed`, `words` and `setfit` train what FOLDER has no result of, each in a process of
+its own, one after the other so that the times can be compared. `table` writes `few_shot.md` and `summary.json`.
 
 The default is `AbaloneClassifier()`, which trains on all documents of a pool and on the label names; `unnamed` is the
-same without the names, of which SetFit has no use. SetFit trains on four fifths of them as
-its documentation shows for several labels: `multi_target_strategy="one-vs-rest"`, 20 iterations, and its own defaults
-(batches of 16 pairs, one epoch, learning rate 2e-5, logistic regression). It is scored three times: by `predict()`
-(more probable than not), by thresholds that `fit_thresholds` tunes for macro-F1 on the fifth which it has not seen, and
-by the default's whole decision (temperatures, then thresholds) on the same fifth. Time is from texts in memory to a
-model that decides, with the encoder's loading and without imports. `macro_f1_tail` is over the rarest third of the
-labels in the corpus, not in the pool, where all labels are about equally frequent.
+same without the names, of which SetFit has no use, and `words` is tf-idf + SVM, which needs no GPU. SetFit trains on
+four fifths of the documents as its documentation shows for several labels: `multi_target_strategy="one-vs-rest"`, 20
+iterations, and its own defaults (batches of 16 pairs, one epoch, learning rate 2e-5, logistic regression). It is scored
+three times: by `predict()` (more probable than not), by thresholds that `fit_thresholds` tunes for macro-F1 on the
+fifth which it has not seen, and by the default's whole decision (temperatures, then thresholds) on the same fifth. Time
+is from texts in memory to a model that decides, with the encoder's loading and without imports. `macro_f1_tail` is over
+the rarest third of the labels in the corpus, not in the pool, where all labels are about equally frequent.
 """
 
 import json
@@ -55,9 +56,11 @@ BASES = ("reuters", "arxiv54")
 POOLS = tuple(f"{base}-{shots}shot" for base in BASES for shots in SHOTS)
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "macro_f1_tail": "rarest third"}
 SECONDS = {"training_seconds": "training, s", "prediction_seconds": "prediction, s"}
+OURS: dict[str, dict[str, Any]] = {"default": {}, "unnamed": {"learn_names": False}, "words": {"recipe": "words"}}
 ROWS = {  # of each method
     "default": ("default",),
     "unnamed": ("unnamed",),
+    "words": ("words",),
     "setfit": ("setfit", "setfit, our decision", "setfit, predict()"),
 }
 ITERATIONS = 20  # SetFit's: pairs are 2 × iterations × documents
@@ -157,14 +160,15 @@ def read_task(folder: Path, pool: str) -> Task:
     return Task(labelled, test, frequencies, list(stored["frequencies"]))
 
 
-def run_default(task: Task, encoder: str, seed: int, row: str) -> Result:
-    """Train the default on all labelled documents, for the row `unnamed` without the label names."""
+def run_ours(task: Task, encoder: str, seed: int, row: str) -> Result:
+    """Train one of our rows on all labelled documents."""
     import abalone.training.pipeline  # noqa: F401  # `fit` imports it, and imports are not timed
 
     with TemporaryDirectory() as cache:
         os.environ["ABALONE_CACHE"] = cache  # whoever was timed before has left nothing to be read here
         start = time.perf_counter()
-        model = AbaloneClassifier(encoder=encoder, seed=seed, learn_names=row != "unnamed")
+        settings = OURS[row] if row == "words" else {**OURS[row], "encoder": encoder}
+        model = AbaloneClassifier(seed=seed, **settings)
         model.fit(task.labelled.texts, task.labelled.labels, label_names=task.label_names)
         trained = time.perf_counter()
         answers = model.predict(task.test.texts)
@@ -280,8 +284,8 @@ def run_one(asked: Namespace, pool: str, seed: int) -> None:
     task = read_task(asked.output, pool)
     if torch.cuda.is_available():
         torch.zeros(1, device="cuda").sum().item()  # the start of the driver is nobody's training time
-    if asked.step != "setfit":
-        result = run_default(task, asked.encoder, seed, asked.step)
+    if asked.step in OURS:
+        result = run_ours(task, asked.encoder, seed, asked.step)
     else:
         result = run_setfit(task, asked.encoder, seed, asked.iterations)
     other = {"setfit": version("setfit")} if asked.step == "setfit" else {}
@@ -354,6 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         files = sorted((asked.output / "results").glob("*.json"))
         rows = summary([json.loads(file.read_text()) for file in files])
         (asked.output / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
+        (asked.output / "few_shot.md").write_text(table(rows))
         print(table(rows), end="")
     else:
         _run_missing(asked, sys.argv[1:] if arguments is None else list(arguments))
