@@ -24,7 +24,7 @@ from patience import PATIENCE
 Work = Callable[[], object]
 
 PRELOADED = ["abalone.cli", "abalone.training.pipeline", "abalone.serving.export", "onnxruntime", "onnxscript"]
-AFTER_A_WRITE_BEGINS = 0.005  # seconds: a file is written, synced and renamed in about as many
+BETWEEN_LOOKS = 0.002  # seconds at most: a file is written, synced and renamed in about as many
 
 
 def unfinished(folder: Path) -> list[Path]:
@@ -118,21 +118,21 @@ def _wait(process: ForkServerProcess, folder: Path, random: Random, within: floa
     anywhere = random.random() < 0.5
     process.join(random.uniform(0, within if anywhere else within / 2))
     if not anywhere:
-        before = _sight(folder)
-        while process.exitcode is None and _sight(folder) == before:
-            time.sleep(0.0005)
-        time.sleep(random.uniform(0, AFTER_A_WRITE_BEGINS))
+        _stop_in_a_write(process, folder, random)
 
 
-def _sight(folder: Path) -> set[tuple[str, int, int]]:
-    """Something else as soon as anything is written, under whatever name."""
-    seen = set()
-    for place, _, files in os.walk(folder):
-        for name in files:
-            with suppress(FileNotFoundError):
-                status = (Path(place) / name).stat()
-                seen.add((name, status.st_size, status.st_mtime_ns))
-    return seen
+def _stop_in_a_write(process: ForkServerProcess, folder: Path, random: Random) -> None:
+    """Look at random moments whether a file is being written, and stop the process within a write.
+
+    It is stopped while we look, so it does not depend on the machine how much of a write is over by then.
+    """
+    while process.exitcode is None:
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(process.pid, signal.SIGSTOP)
+            if unfinished(folder):
+                return
+            os.kill(process.pid, signal.SIGCONT)
+        time.sleep(random.uniform(0, BETWEEN_LOOKS))
 
 
 def start(work: Work, log: Path) -> ForkServerProcess:

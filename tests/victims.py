@@ -18,7 +18,7 @@ import yaml
 import tiny
 from abalone.data.partial import PARTIAL
 from abalone.training.checkpoint import check_tensors
-from abalone.training.run import STAGES
+from abalone.training.run import ANSWERS, FOLD, STAGES
 from striking import Struck, Work, abalone, start, strike, unfinished
 
 SETTINGS = {
@@ -37,6 +37,8 @@ SETTINGS = {
     "device": "cpu",
     "checkpoint_seconds": 0,  # as many writes as there can be
 }
+# Without the lexical expert: beside it a tiny encoder has no say, and no model would be trained after the folds.
+CROSS_FITTED = ("--objective", "msc+0.3*zlpr", "--folds", "2", "--neighbours", "--learn-names")
 KILLS_A_RUN = 6  # then it may end; else the early steps would be struck most
 
 
@@ -104,7 +106,7 @@ class NothingIsLost:
     """Called now and then, it finds a run never earlier than the time before."""
 
     def __init__(self, run_folder: Path) -> None:
-        self.run_folder, self.before = run_folder, (0, 0)
+        self.run_folder, self.before = run_folder, (0, 0, 0)
 
     def __call__(self) -> None:
         if (self.run_folder / "run.json").exists():  # not yet begun, or done and being removed
@@ -112,13 +114,16 @@ class NothingIsLost:
             assert reached >= self.before, "what was saved is gone"
             self.before = reached
 
-    def _reached(self) -> tuple[int, int]:
-        """The latest stage that was saved, and its steps."""
+    def _reached(self) -> tuple[int, int, int]:
+        """The folds that are done, and of the model after these the latest stage that was saved, and its steps."""
+        done = len(list(self.run_folder.glob(FOLD.format("*") + ANSWERS)))
+        of_fold = self.run_folder / FOLD.format(done + 1)
+        model = of_fold if of_fold.exists() else self.run_folder
         for number, stage in reversed(list(enumerate(STAGES, 1))):
             for name in ("resume.safetensors", "resume-before.safetensors"):
-                if (self.run_folder / stage / name).exists():
-                    return number, check_tensors(self.run_folder / stage / name)["standing"]["step"]
-        return 0, 0
+                if (model / stage / name).exists():
+                    return done, number, check_tensors(model / stage / name)["standing"]["step"]
+        return done, 0, 0
 
 
 def assert_same_model(folder: Path, expected: Path) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from victims import strike_training, workshop
+from victims import CROSS_FITTED, strike_training, workshop
 
 KILLS = int(os.environ.get("FUZZ_KILLS", "30"))  # for each way to train
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -14,8 +14,12 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 @pytest.mark.parametrize(
     "options",
-    [("--classifier", "finetune"), ("--objective", "bce", "--accumulation", "2", "--patience", "1")],
-    ids=["pretraining and finetuning", "supervised"],
+    [
+        ("--classifier", "finetune"),
+        ("--objective", "bce", "--accumulation", "2", "--patience", "1"),
+        CROSS_FITTED,
+    ],
+    ids=["pretraining and finetuning", "supervised", "cross-fitted"],
 )
 def test_killed_training_goes_on_to_the_same_model(options, tmp_path):
     with workshop(tmp_path) as shop:

@@ -231,6 +231,15 @@ def test_a_finished_run_is_not_done_again(options, finished, workshop, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_finished_run_leaves_nothing_of_an_attempt_that_was_killed_before_it_began(finished, workshop, tmp_path):
+    begun = tmp_path / "model.training"
+    begun.mkdir()
+    (begun / ".run.json.0123.abalone-partial").write_text("{")
+    result = run(*command(workshop, finished, *GIVEN, "--resume"))
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def with_another_text(rows: list[dict[str, object]]) -> None:
     rows[0]["text"] = "w1 w2 w3"
 

@@ -4,12 +4,13 @@ import os
 
 import pytest
 
-from victims import strike_training, workshop
+from victims import CROSS_FITTED, strike_training, workshop
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
-def test_killed_training_goes_on_to_the_same_model(tmp_path):
+@pytest.mark.parametrize("options", [("--classifier", "finetune"), CROSS_FITTED], ids=["finetuned", "cross-fitted"])
+def test_killed_training_goes_on_to_the_same_model(options, tmp_path):
     with workshop(tmp_path) as shop:
-        struck = strike_training(shop, 3, 1, "--classifier", "finetune")
+        struck = strike_training(shop, 3, 1, *options)
     assert struck.kills == 3

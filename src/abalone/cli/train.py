@@ -210,6 +210,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
             "Leave out --resume to train it again.",
             err=True,
         )
+        if is_main():
+            remove_unless_in_use(run_folder)  # of an attempt that was killed before it began
         return
     if resume and is_main() and output.exists() and not (run_folder / IDENTITY).exists():
         typer.echo(
