@@ -45,7 +45,7 @@ test-browser: $(VENV)/installed  ## Test the pages in a real Chromium (installs 
 # Triton is large, and GPU builds of torch bring their own: only this target installs it.
 test-kernels: $(VENV)/installed  ## Test the GPU kernels in Triton's interpreter
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt triton
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 0 tests/*/test_*kernels.py
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 0 tests/encoder/fast/test_*kernels.py tests/training/test_step_kernels.py
 
 # Cases of the fuzzer in all, and kills of each of training, export and bulk prediction; FUZZ_SEED repeats a night.
 fuzz: export FUZZ_CASES ?= 12000

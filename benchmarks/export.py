@@ -18,7 +18,7 @@ from benchmarks.measure import Line, best_seconds, show
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Split
-    from abalone.model.predictor import Predictor
+    from abalone.inference.predictor import Predictor
 
 THREADS = 2
 TRAINING_DOCUMENTS = 2_000  # embedded once for the probe; the encoder stays as it is
@@ -50,8 +50,8 @@ def main() -> None:
 
 def lines(predictor: "Predictor", test: "Split") -> list[Line]:
     from abalone.evaluation.metrics import evaluate
-    from abalone.serving.export import export
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.export import export
+    from abalone.inference.onnx_model import OnnxModel
 
     texts = list(test.texts[:TIMED_DOCUMENTS])
     with TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ Timed = tuple[float, float, list[list[float]], list[list[float]]]
 
 def timed(folder: str) -> Timed:
     """Return the seconds of both files in `folder` for its texts, and the probabilities of both, [n, L]."""
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.onnx_model import OnnxModel
 
     texts = json.loads((Path(folder) / TEXTS).read_text())
     models = [OnnxModel.load(Path(folder) / name, threads=THREADS) for name in (FP32, INT8)]

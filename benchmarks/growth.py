@@ -20,8 +20,8 @@ from transformers import BertConfig, BertModel
 
 from abalone.config import Config
 from abalone.data.tokens import TokenArray
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import TokenFeed, embed, make_batch, unlabelled
+from abalone.encoder.feed import TokenFeed, embed, make_batch, unlabelled
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.ranks import ALONE, Ranks
 from abalone.training.objectives import Objective
 from abalone.training.processes import join_ranks, make_accelerator

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abalone.model.heads import ProjectionHead
+from abalone.encoder.heads import ProjectionHead
 
 TEMPERATURE, BETA, MOMENTUM, CLIP = 0.1, 0.1, 0.999, 1.0
 

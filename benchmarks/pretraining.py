@@ -17,9 +17,9 @@ from abalone import load_corpus
 from abalone.config import Config, Precision
 from abalone.data.batches import shuffled_batches
 from abalone.data.tokens import TokenArray, tokenize
-from abalone.model.encoder import TextEncoder, load_encoder
-from abalone.model.feed import TokenFeed, make_batch, ready_batches
-from abalone.training.capture import own_stream
+from abalone.encoder.fast.graph import own_stream
+from abalone.encoder.feed import TokenFeed, make_batch, ready_batches
+from abalone.encoder.text_encoder import TextEncoder, load_encoder
 from abalone.training.engine import Plan, parameter_groups
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator

@@ -15,8 +15,8 @@ PREDICT = """
 import json, sys, time
 from pathlib import Path
 from abalone.data.unlabelled import read_texts
-from abalone.model.folder import load
-from abalone.serving import bulk
+from abalone.inference.folder import load
+from abalone.inference import bulk
 
 class Watched(bulk.Parts):
     def _write_manifest(self):

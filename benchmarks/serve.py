@@ -18,8 +18,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from abalone.classifier import AbaloneClassifier
+from abalone.data.in_memory import label_lists
 from abalone.data.load import load_corpus
-from abalone.data.memory import label_lists
 from benchmarks.measure import Line, show
 
 CLIENTS = 64

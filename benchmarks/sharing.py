@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from abalone.data.partial import lock
+from abalone.files.partial import lock
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from abalone.model.folder import load
+from abalone.inference.folder import load
 from benchmarks.measure import Line, resident_memory, show
 from benchmarks.serve import CLIENTS, fit, percentile, server
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from abalone import AbaloneClassifier
 from abalone.config import Config
 from abalone.data.corpus import Corpus
-from abalone.data.memory import label_lists
+from abalone.data.in_memory import label_lists
 from abalone.demo import SETTINGS, demo_corpus
 from abalone.report.page import write_report
 from abalone.report.runs import Documents

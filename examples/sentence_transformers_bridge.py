@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 
 from abalone import load_corpus
 from abalone.data.corpus import Split
+from abalone.encoder.offline import packaged_encoder
 from abalone.losses.sentence_transformers import MultiLabelLoss
-from abalone.model.offline import packaged_encoder
 
 DOCUMENTS = 1_000  # of the bundled sample: enough to see a difference on a laptop, in a few minutes
 

@@ -21,8 +21,8 @@ import fuzz_readers
 import fuzz_settings
 from abalone.cli import app
 from abalone.config import Config
-from abalone.experiments.corpus_card import CORPUS
-from abalone.experiments.results import RESULTS
+from abalone.reproduce.corpus_card import CORPUS
+from abalone.reproduce.results import RESULTS
 from fuzzing import LONGEST, Target
 from mutations import mutated
 from patience import PATIENCE

@@ -11,12 +11,12 @@ import exported
 import judged
 import tiny
 from abalone import AbaloneClassifier
-from abalone.model.encoder import load_encoder
-from abalone.model.folder import SUMS, load, save
-from abalone.model.predictor import Predictor
-from abalone.serving.export import export
-from abalone.serving.onnx_checksum import with_checksum
-from abalone.serving.onnx_model import OnnxModel
+from abalone.encoder.text_encoder import load_encoder
+from abalone.inference.export import export
+from abalone.inference.folder import SUMS, load, save
+from abalone.inference.onnx_checksum import with_checksum
+from abalone.inference.onnx_model import OnnxModel
+from abalone.inference.predictor import Predictor
 from fuzz_readers import Files, put_damaged, written_by
 from fuzzing import Target, only_clear_errors
 from mutations import mutated

@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML
 from abalone.data.columns import TextColumns
-from abalone.data.errors import DataError
 from abalone.data.load import load_corpus
 from abalone.data.texts import MappedTexts, TextWriter
 from abalone.data.tokens import _header, read_tokens
 from abalone.data.unlabelled import read_texts
+from abalone.files.errors import DataError
 from fuzzing import Target, only_clear_errors
 from mutations import mutated
 

@@ -13,21 +13,21 @@ import yaml
 from hypothesis import strategies as st
 
 from abalone.config import Config
-from abalone.experiments.ablation import ablation_details
-from abalone.experiments.corpus_card import CORPUS, CorpusCard
-from abalone.experiments.grid import Grid, wanted_runs
-from abalone.experiments.imbalance import imbalance_tables
-from abalone.experiments.reproduce import TABLES, chosen_experiments
-from abalone.experiments.results import RESULTS, Results
-from abalone.experiments.tables import (
+from abalone.recipes import read_settings
+from abalone.reproduce.ablation import ablation_details
+from abalone.reproduce.corpus_card import CORPUS, CorpusCard
+from abalone.reproduce.grid import Grid, wanted_runs
+from abalone.reproduce.imbalance import imbalance_tables
+from abalone.reproduce.outputs import TABLES, chosen_experiments
+from abalone.reproduce.results import RESULTS, Results
+from abalone.reproduce.tables import (
     ablation_tables,
     clustering_table,
     comparison_tables,
     datasets_table,
     representation_table,
 )
-from abalone.experiments.view import View
-from abalone.recipes import read_settings
+from abalone.reproduce.view import View
 from abalone.training.checkpoint import load_tensors, save_tensors
 from abalone.training.run import IDENTITY, enter_folder
 from fuzzing import Target, only_clear_errors

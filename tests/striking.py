@@ -17,13 +17,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from random import Random
 
-from abalone.data.partial import ASIDE, PARTIAL
+from abalone.files.partial import ASIDE, PARTIAL
 from abalone.training.checkpoint import check_tensors
 from patience import PATIENCE
 
 Work = Callable[[], object]
 
-PRELOADED = ["abalone.cli", "abalone.training.pipeline", "abalone.serving.export", "onnxruntime", "onnxscript"]
+PRELOADED = ["abalone.cli", "abalone.training.pipeline", "abalone.inference.export", "onnxruntime", "onnxscript"]
 BETWEEN_LOOKS = 0.002  # seconds at most: a file is written, synced and renamed in about as many
 
 
@@ -52,7 +52,7 @@ def assert_files_are_whole(folder: Path) -> None:
         elif path.suffix == ".jsonl":
             assert path.read_bytes().endswith(b"\n"), path
         if path.name == "abalone.json":
-            from abalone.model.folder import load
+            from abalone.inference.folder import load
 
             load(path.parent)
 

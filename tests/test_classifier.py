@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 
 import tiny
 from abalone import AbaloneClassifier
-from abalone.data.alone import InUseError
-from abalone.data.cache import KEPT
+from abalone.files.cache import KEPT
+from abalone.files.locks import InUseError
 from abalone.recipes import DEFAULT, recipe
 from abalone.training import pipeline, run
 
@@ -133,7 +133,7 @@ def test_every_way_to_train(encoder, data, settings):
     if settings.get("at_least_one"):
         assert all(model.predict(texts[:20]))
     if "freeze_layers" in settings:  # what was frozen is what it was
-        from abalone.model.encoder import load_encoder
+        from abalone.encoder.text_encoder import load_encoder
 
         before = load_encoder(encoder)[0].state_dict()
         after = model.predictor_.encoder.state_dict()

@@ -20,7 +20,7 @@ from abalone.cli import app
 from abalone.cli.app import PACKAGE
 from abalone.config import Config
 from abalone.data.corpus import gini
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 from patience import PATIENCE
 
 

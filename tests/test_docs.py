@@ -37,11 +37,11 @@ def run_page(page, names):
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     """What a reader of the page has at hand: own texts and labels, and here a small encoder by the default's name."""
-    import abalone.model.encoder
+    import abalone.encoder.text_encoder
     from abalone.losses import LOSSES
 
     folder = tiny.save_encoder(tmp_path / "encoder")
-    monkeypatch.setattr(abalone.model.encoder, "packaged_encoder", lambda name: folder)
+    monkeypatch.setattr(abalone.encoder.text_encoder, "packaged_encoder", lambda name: folder)
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     texts, matrix = tiny.corpus(120)
@@ -149,19 +149,21 @@ def test_links_lead_somewhere(page):
 
 LAYERS = [
     {"config", "recipes", "device", "extras", "launch", "progress", "ranks", "timetable"},
+    {"files"},
     {"data"},
     {"losses"},
     {"evaluation"},
-    {"model"},
+    {"encoder"},
+    {"inference"},
     {"training"},
     {"classifier"},
     {"report"},
     {"serving"},
-    {"experiments"},
+    {"reproduce"},
     {"cli", "demo", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-BRIDGE = Path("losses/sentence_transformers.py")  # stands on `model`, and nothing stands on it
+BRIDGE = Path("losses/sentence_transformers.py")  # stands on `encoder`, and nothing stands on it
 
 
 def imported(file):

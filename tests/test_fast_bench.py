@@ -8,8 +8,8 @@ from benchmarks.recipe.pools import Base, write_base
 from scipy.sparse import csr_array
 
 from abalone.data.tokens import TokenArray
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import TokenFeed
+from abalone.encoder.feed import TokenFeed
+from abalone.encoder.text_encoder import TextEncoder
 
 CPU = torch.device("cpu")
 

@@ -16,12 +16,12 @@ from abalone.data.load import load_corpus
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
-from abalone.model.card import LEFT_OUT, model_card
-from abalone.model.folder import load, save
+from abalone.inference.card import LEFT_OUT, model_card
+from abalone.inference.evidence import Evidence
+from abalone.inference.export import export
+from abalone.inference.folder import load, save
+from abalone.inference.onnx_model import OnnxModel
 from abalone.recipes import nearest_recipe, recipe
-from abalone.serving.evidence import Evidence
-from abalone.serving.export import export
-from abalone.serving.onnx_model import OnnxModel
 from abalone.training.label_names import with_names
 from train_command import assert_refused, run
 

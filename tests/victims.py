@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import tiny
-from abalone.data.partial import PARTIAL
+from abalone.files.partial import PARTIAL
 from abalone.training.checkpoint import check_tensors
 from abalone.training.run import ANSWERS, FOLD, STAGES
 from striking import Struck, Work, abalone, start, strike, unfinished
@@ -175,7 +175,7 @@ def strike_saving(shop: Path, kills: int, seed: int) -> Struck:
 
 def save_in_turn(models: list[Path], target: Path, times: int) -> None:
     """What the process does."""
-    from abalone.model.folder import load, save
+    from abalone.inference.folder import load, save
 
     predictors = [load(model) for model in models]
     for number in range(times):
@@ -229,8 +229,8 @@ def strike_export(shop: Path, kills: int, seed: int, *, graph_again: bool = True
 
 def export_with_graph_of(earlier: Path, model: Path, output: Path) -> None:
     """What the process does: check and write what another export of the model has built."""
-    from abalone.model.folder import load
-    from abalone.serving import export
+    from abalone.inference import export
+    from abalone.inference.folder import load
 
     content = earlier.read_bytes()
     export._file_content = lambda *_: content

@@ -6,8 +6,8 @@ import pytest
 from browser import Browser
 
 from abalone.classifier import AbaloneClassifier
+from abalone.data.in_memory import label_lists
 from abalone.data.load import load_corpus
-from abalone.data.memory import label_lists
 
 DOCUMENTS = 400  # to fit on: enough to predict something sensible, few enough to take half a minute
 

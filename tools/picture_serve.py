@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from abalone.data.cache import cache_dir
+from abalone.files.cache import cache_dir
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests_browser"))
 from browser import Browser  # type: ignore[import-not-found]

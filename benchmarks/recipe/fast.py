@@ -22,14 +22,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from abalone.data.batches import token_budget_batches
-from abalone.data.cache import written_whole
 from abalone.data.split import fold_of_documents
 from abalone.device import cpu_has_bf16
+from abalone.encoder.feed import TokenFeed
+from abalone.encoder.text_encoder import TextEncoder, load_encoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
-from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
-from abalone.model.encoder import TextEncoder, load_encoder
-from abalone.model.feed import TokenFeed
+from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.files.cache import written_whole
 from benchmarks.recipe.pools import Base, joined, read_base, rows_of, write_base
 from benchmarks.recipe.screen import METRICS, crosswise, load
 

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.metrics import Counts
-from abalone.experiments.layout import Column, Line, Table, Value, markdown
 from abalone.progress import track
+from abalone.reproduce.layout import Column, Line, Table, Value, markdown
 from benchmarks.recipe.scores import DEFAULT, METRICS, PLAIN, ROWS, WORDS, Bench, Fitted
 from benchmarks.recipe.train import ENCODER, SEEDS, WHOLE
 

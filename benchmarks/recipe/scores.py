@@ -13,12 +13,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import abalone.evaluation
-from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.evaluation.thresholds import Thresholds
+from abalone.files.cache import written_whole
 from abalone.recipes import recipe
 from abalone.training.folds import divide, held_out_labels
 from benchmarks.recipe.train import FROZEN, Run, logits_file, read_words, words_file

@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.data.load import load_corpus
 from abalone.data.tokens import tokenize
+from abalone.encoder.feed import TokenFeed, embed
+from abalone.encoder.heads import LinearHead
+from abalone.encoder.text_encoder import load_encoder
 from abalone.evaluation.decision import fit_decision
-from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
-from abalone.model.encoder import load_encoder
-from abalone.model.feed import TokenFeed, embed
-from abalone.model.heads import LinearHead
+from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.files.cache import written_whole
 from abalone.progress import track
 from abalone.ranks import ALONE
 from abalone.recipes import recipe

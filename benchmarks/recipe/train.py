@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
 from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.crossfit_probe import choose_setting
-from abalone.evaluation.knn import NearestNeighbours
+from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.votes import vote_logits
-from abalone.experiments.machine import machine, versions
+from abalone.files.cache import written_whole
 from abalone.recipes import recipe
+from abalone.reproduce.machine import machine, versions
 from abalone.training.checkpoint import load_tensors
 from abalone.training.crossfit import Answers
 from abalone.training.folds import divide, held_out_labels

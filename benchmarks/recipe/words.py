@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.link import Link
+from abalone.evaluation.platt import Link
 from abalone.evaluation.term_counts import TermCounts
 from benchmarks.recipe.pools import Pool, joined
 from benchmarks.recipe.screen import METRICS, Pools, Run, crosswise, load

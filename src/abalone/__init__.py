@@ -11,13 +11,13 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier as AbaloneClassifier
     from abalone.data.load import load_corpus as load_corpus
+    from abalone.encoder.queue import MemoryQueue as MemoryQueue
     from abalone.evaluation.probe import LinearProbe as LinearProbe
-    from abalone.model.queue import MemoryQueue as MemoryQueue
 
 _HOME = {
     "AbaloneClassifier": "abalone.classifier",
     "LinearProbe": "abalone.evaluation.probe",
-    "MemoryQueue": "abalone.model.queue",
+    "MemoryQueue": "abalone.encoder.queue",
     "load_corpus": "abalone.data.load",
 }
 

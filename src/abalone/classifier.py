@@ -12,13 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from abalone.config import SETTINGS, Config, refuse_unknown
-from abalone.data.alone import remove_unless_in_use
-from abalone.data.cache import cache_entry
 from abalone.data.corpus import Corpus, Split
-from abalone.data.memory import Labels, Texts, corpus_of, is_matrix, known_labels, read_texts
+from abalone.data.in_memory import Labels, Texts, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.scored_model import evaluate_model
+from abalone.files.cache import cache_entry
+from abalone.files.locks import remove_unless_in_use
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config
@@ -213,7 +213,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         Of several processes that were launched together only the main one writes.
         """
-        from abalone.model.folder import save
+        from abalone.inference.folder import save
 
         check_is_fitted(self, "predictor_")
         if is_main():
@@ -227,7 +227,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             private: whether a new one is; by default what the account says.
             token: to write with; by default the one that `hf auth login` has stored.
         """
-        from abalone.model.hub import push
+        from abalone.inference.hub import push
 
         check_is_fitted(self, "predictor_")
         return push(self.predictor_, name, private=private, token=token)
@@ -243,8 +243,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             revision: the branch, tag or commit on the hub.
             settings: as in the constructor.
         """
-        from abalone.model.folder import load
-        from abalone.model.hub import find
+        from abalone.inference.folder import load
+        from abalone.inference.hub import find
 
         predictor = load(find(folder, revision), **settings)
         model = cls(nearest_recipe(predictor.config)[0], **predictor.config.to_dict())

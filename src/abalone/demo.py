@@ -14,8 +14,8 @@ from abalone.classifier import AbaloneClassifier
 from abalone.cli.tables import scores_table
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.data.in_memory import label_lists
 from abalone.data.load import load_corpus
-from abalone.data.memory import label_lists
 from abalone.data.split import iterative_split
 from abalone.device import choose_device
 from abalone.recipes import DEFAULT, recipe

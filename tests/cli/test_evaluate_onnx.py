@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
-from abalone.serving import onnx_model
-from abalone.serving.export import export
-from abalone.serving.onnx_checksum import KEY, with_checksum
-from abalone.serving.onnx_model import STORY, OnnxModel
+from abalone.inference import onnx_model
+from abalone.inference.export import export
+from abalone.inference.onnx_checksum import KEY, with_checksum
+from abalone.inference.onnx_model import STORY, OnnxModel
 
 NAMES = tiny.WORDS[:5]
 TEXTS, LABELS = tiny.corpus(150, seed=3)

@@ -9,7 +9,7 @@ from test_predict import TEXTS, from_stdin, model, run
 
 from abalone import progress
 from abalone.data.labels import find_separators, read_cell, split_cell
-from abalone.serving.csv_answers import CsvAnswers
+from abalone.inference.csv_answers import CsvAnswers
 
 __all__ = ["model"]  # the fixture
 
@@ -111,7 +111,7 @@ def test_there_is_one_bar_with_the_number_of_texts_as_its_total(model, tmp_path,
     monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "REFRESH", 0.0)
-    monkeypatch.setattr("abalone.serving.answers.WINDOW_TEXTS", 10)
+    monkeypatch.setattr("abalone.inference.answers.WINDOW_TEXTS", 10)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:30]))
     for output in ("answers.csv", "folder"):
         shown = run(model, tmp_path / "texts.txt", "-o", tmp_path / output).stderr

@@ -7,7 +7,7 @@ import pytest
 
 from abalone.cli.predict import BLOCK, lines_as_they_come, rows_of_stream
 from abalone.data.columns import TextColumns
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 
 def chunks(*parts: bytes, encoding: str | None = None) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from abalone.data import archives
 from abalone.data.archives import read_tar, read_zip
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 
 def tar(path, *members):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import pytest
 
 from abalone.data.columns import Columns, choose_columns, indicator, require_columns
-from abalone.data.errors import DataError
 from abalone.data.tables import JsonTable, Row, Table
+from abalone.files.errors import DataError
 
 
 @pytest.fixture

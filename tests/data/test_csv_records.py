@@ -7,8 +7,8 @@ from handmade import write
 
 from abalone import load_corpus
 from abalone.data.csv_records import SWALLOWED, BrokenRecord, Record, csv_records
-from abalone.data.errors import DataError
 from abalone.data.tables import BadRow, CsvTable
+from abalone.files.errors import DataError
 
 PROSE = [
     f"Line {number} of an article, with a clause, and so on." if number % 3 else "A line." for number in range(300)

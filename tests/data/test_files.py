@@ -8,8 +8,8 @@ import pytest
 import zstandard
 
 from abalone.data import archives
-from abalone.data.errors import DataError
 from abalone.data.files import data_files, data_format, decoder_of, open_text, sha256, stem
+from abalone.files.errors import DataError
 
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 

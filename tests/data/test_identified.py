@@ -5,9 +5,9 @@ import json
 import pytest
 
 from abalone.data.columns import TextColumns
-from abalone.data.errors import DataError
 from abalone.data.identified import Identified, and_their_ids, with_ids
 from abalone.data.unlabelled import read_rows, read_texts, text_of_line
+from abalone.files.errors import DataError
 
 
 def ids(texts):

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from abalone import load_corpus
 from abalone.data import benchmarks
 from abalone.data.corpus import Corpus, Split
-from abalone.data.errors import DataError
 from abalone.data.unlabelled import read_texts
+from abalone.files.errors import DataError
 
 
 def test_provenance(tmp_path):

@@ -6,7 +6,7 @@ from made_up_rcv1 import newsitem, same, write_tokens, write_xml
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.rcv1 import QRELS
 from abalone.data.benchmarks.rcv1_xml import ancestors
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,10 @@
 import json
 
 from abalone.data.columns import TextColumns
-from abalone.data.errors import DataError
 from abalone.data.identified import with_ids
 from abalone.data.skipped import Skipped
 from abalone.data.unlabelled import read_rows, rows_of_lines
+from abalone.files.errors import DataError
 
 
 def error(line: int) -> DataError:

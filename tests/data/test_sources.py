@@ -7,7 +7,7 @@ from datasets import DatasetDict, IterableDataset
 from handmade import COMPRESS, ROWS, WRITE, as_dataset, as_jsonl, assert_is_rows, write
 
 from abalone import load_corpus
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 
 @pytest.mark.parametrize("compression", COMPRESS)

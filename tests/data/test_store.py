@@ -13,9 +13,9 @@ from handmade import ROWS, as_csv, as_jsonl, write
 
 from abalone import load_corpus
 from abalone.data import load
-from abalone.data.errors import DataError
-from abalone.data.sealed import seal
 from abalone.data.texts import MappedTexts
+from abalone.files.errors import DataError
+from abalone.files.sealed import seal
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_what_is_no_arrow_is_refused(name, tmp_path, cache):
 def test_a_model_is_trained_and_scored_on_mapped_data(tmp_path, mapped):
     import tiny
     from abalone import AbaloneClassifier
-    from abalone.data.memory import label_lists
+    from abalone.data.in_memory import label_lists
 
     texts, labels = tiny.corpus(90)
     names = label_lists(labels, list("abcde"))

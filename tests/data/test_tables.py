@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abalone.data.errors import DataError
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, CsvTable, JsonTable, Row
+from abalone.files.errors import DataError
 
 
 @pytest.fixture

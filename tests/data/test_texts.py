@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abalone.data.errors import DataError
 from abalone.data.texts import BLOB, JoinedTexts, MappedTexts, TextWriter, join, take
+from abalone.files.errors import DataError
 
 TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "last but one", "last"]
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from abalone.data.columns import TextColumns
-from abalone.data.errors import DataError
 from abalone.data.unlabelled import read_rows, read_texts, rows_of_lines, text_of_line
+from abalone.files.errors import DataError
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from made_up import documents
 from scipy.sparse import csr_array
 
 from abalone.config import Config
+from abalone.encoder.heads import LinearHead
 from abalone.evaluation import blocks
 from abalone.evaluation.blocks import EVERY, Computed, column_blocks, held, row_blocks, stacked
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.gridfits import GridFits
-from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate, per_label
 from abalone.evaluation.mixing import choose_weight
+from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.probe import LinearProbe
-from abalone.model.heads import LinearHead
 
 DOCUMENTS, LABELS, SMALL = 60, 17, 100  # pairs at once: several blocks of rows, and several of columns
 

@@ -7,9 +7,9 @@ from made_up import documents
 from scipy.sparse import csr_array
 from torch import nn
 
+from abalone.encoder.heads import LinearHead
 from abalone.evaluation.crossfit_probe import SETTINGS, CrossFitProbe, choose_setting
 from abalone.evaluation.gridfits import GridFits, Setting, shuffled_batches
-from abalone.model.heads import LinearHead
 
 
 def quick(**settings):

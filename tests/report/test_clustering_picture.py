@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 from abalone.report.clustering import Curve, draw_clustering
 
 NAN = float("nan")

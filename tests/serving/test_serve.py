@@ -18,9 +18,9 @@ import tiny
 from abalone.classifier import AbaloneClassifier
 from abalone.cli import app
 from abalone.cli.serve import read_model
+from abalone.data.in_memory import label_lists
 from abalone.data.load import load_corpus
-from abalone.data.memory import label_lists
-from abalone.serving.export import export
+from abalone.inference.export import export
 from abalone.serving.server import bind, own_hosts
 from patience import PATIENCE
 
@@ -150,7 +150,7 @@ def test_who_listens_to_this_machine_alone_knows_its_names():
 
 
 def test_an_onnx_file_is_served_without_torch():
-    needed = "abalone.cli, abalone.serving.app, abalone.serving.server, abalone.serving.onnx_model"
+    needed = "abalone.cli, abalone.serving.app, abalone.serving.server, abalone.inference.onnx_model"
     script = f"import sys, {needed}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import nn
 
-from abalone.model.queue import MemoryQueue
+from abalone.encoder.queue import MemoryQueue
 from abalone.training.checkpoint import (
     DamagedError,
     check_tensors,

@@ -17,9 +17,9 @@ import tiny
 from abalone import MemoryQueue
 from abalone.config import Config
 from abalone.data.tokens import tokenize
+from abalone.encoder.feed import TokenFeed, make_batch
+from abalone.encoder.text_encoder import load_encoder
 from abalone.losses import LOSSES
-from abalone.model.encoder import load_encoder
-from abalone.model.feed import TokenFeed, make_batch
 from abalone.training import engine, generations
 from abalone.training.checkpoint import load_tensors
 from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train

@@ -12,8 +12,8 @@ from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
 from abalone.data.texts import MappedTexts, TextWriter
 from abalone.evaluation.crossfit_probe import CrossFitProbe
-from abalone.evaluation.knn import NearestNeighbours
-from abalone.model.card import model_card
+from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.inference.card import model_card
 from abalone.recipes import RECIPES, recipe, words_alone
 from abalone.training import crossfit, pipeline
 from abalone.training.folds import divide, learnable

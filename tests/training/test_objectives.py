@@ -9,10 +9,10 @@ import torch
 import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
+from abalone.encoder.feed import TokenFeed, embed, make_batch
+from abalone.encoder.text_encoder import load_encoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
-from abalone.model.encoder import load_encoder
-from abalone.model.feed import TokenFeed, embed, make_batch
 from abalone.training.engine import Plan, train
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import ValidationLoss

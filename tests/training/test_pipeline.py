@@ -15,11 +15,11 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.encoder.text_encoder import load_encoder
 from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.scored_model import tfidf_alone
-from abalone.model.encoder import load_encoder
-from abalone.model.predictor import Predictor
+from abalone.inference.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain, stages
 from abalone.training.objectives import Objective
 from abalone.training.open_settings import rate_for_width

@@ -9,16 +9,16 @@ import torch
 import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
-from abalone.model import weights
-from abalone.model.encoder import load_encoder
-from abalone.model.feed import Batch, TokenFeed, make_batch
+from abalone.encoder import weights
+from abalone.encoder.feed import Batch, TokenFeed, make_batch
+from abalone.encoder.text_encoder import load_encoder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
-from abalone.training.capture import own_stream  # noqa: E402
+from abalone.encoder.fast.graph import own_stream  # noqa: E402
 from abalone.training.engine import Plan, parameter_groups  # noqa: E402
 from abalone.training.objectives import Objective  # noqa: E402
 from abalone.training.processes import make_accelerator  # noqa: E402

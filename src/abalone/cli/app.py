@@ -23,8 +23,8 @@ from typer.models import CommandFunctionType
 
 from abalone import __version__
 from abalone.cli.help import Command, without_types
-from abalone.data.errors import DataError, readable
 from abalone.extras import install_hint
+from abalone.files.errors import DataError, readable
 from abalone.launch import is_main, launched
 
 PACKAGE = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from abalone.data.errors import printable
+from abalone.files.errors import printable
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus

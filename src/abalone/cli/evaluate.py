@@ -12,15 +12,15 @@ from abalone.cli.app import app
 from abalone.cli.corpus import reads_corpus, tell
 from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
-from abalone.data.errors import printable_json
+from abalone.files.errors import printable_json
 from abalone.launch import launched
 
 if TYPE_CHECKING:
     from abalone.evaluation.blocks import Scores
     from abalone.evaluation.metrics import LabelScore
-    from abalone.model.folder import JudgedModel
-    from abalone.model.predictor import Predictor
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.folder import JudgedModel
+    from abalone.inference.onnx_model import OnnxModel
+    from abalone.inference.predictor import Predictor
 
 ADVICE = "run `abalone evaluate {}` without DATA for its out-of-fold scores, or "
 SHOWN = 10  # labels at the bad end of the per-label table
@@ -53,7 +53,7 @@ def evaluate(
     """
     from abalone.cli.tables import scores_table
     from abalone.data.corpus import SPLITS
-    from abalone.data.memory import known_labels
+    from abalone.data.in_memory import known_labels
     from abalone.evaluation.out_of_fold import OUT_OF_FOLD
     from abalone.evaluation.scored_model import evaluate_model
 
@@ -98,7 +98,7 @@ def _show_lowest(by_label: "Sequence[LabelScore]") -> None:
 def _show_out_of_fold(model: Path, as_json: bool) -> None:
     """Print the scores that a model folder holds; nothing is computed but the intervals, and no torch is needed."""
     from abalone.cli.tables import scores_table
-    from abalone.model.folder import load_judged
+    from abalone.inference.folder import load_judged
 
     if model.is_file():
         raise ValueError(f"{model} is a file, which has no out-of-fold scores: give its model folder, or add DATA")
@@ -155,7 +155,7 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
     """[n, L]; of a folder, all processes that were launched encode for each other. An ONNX file needs no torch."""
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.onnx_model import OnnxModel
 
     if isinstance(model, OnnxModel):
         return model.kept_scores(texts)

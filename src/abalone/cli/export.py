@@ -25,8 +25,8 @@ def export(
     for neighbours, that is the embeddings and labels of all training documents, but not their texts. The file of a
     model without an encoder holds no network.
     """
-    from abalone.model.folder import load
-    from abalone.serving.export import export as write
+    from abalone.inference.export import export as write
+    from abalone.inference.folder import load
 
     written = write(load(model, device="cpu"), output, int8=int8)
     typer.echo(

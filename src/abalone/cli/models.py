@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from abalone.config import Precision
-from abalone.data.errors import printable
-from abalone.model.about import require_model_folder
+from abalone.files.errors import printable
+from abalone.inference.about import require_model_folder
 
 if TYPE_CHECKING:
-    from abalone.model.predictor import Predictor
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.onnx_model import OnnxModel
+    from abalone.inference.predictor import Predictor
 
 DEVICE_HELP = "Where to compute: auto, cpu, cuda, cuda:1, mps."
 
@@ -24,7 +24,7 @@ def open_model(model: Path, device: str, precision: Precision | None = None) -> 
 def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Torch is imported only if the model has an encoder."""
     require_model_folder(model)  # before what takes seconds to import
-    from abalone.model.folder import load
+    from abalone.inference.folder import load
 
     settings = {} if precision is None else {"precision": precision}
     opened = load(model, only_to_answer=True, device=device, **settings)
@@ -42,7 +42,7 @@ def tell_unused_device(device: str) -> None:
 
 def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":
     """Nothing here may import torch, even by way of another module."""
-    from abalone.serving.onnx_model import OnnxModel
+    from abalone.inference.onnx_model import OnnxModel
 
     if device not in ("auto", "cpu"):
         raise ValueError(f"an ONNX file runs on the processor, not on device={device!r}; give the model folder instead")

@@ -15,17 +15,17 @@ from abalone.cli.app import app
 from abalone.cli.corpus import READING_PANEL, Encoding, SkipBadRows, TextColumn, columns_of_training
 from abalone.cli.models import DEVICE_HELP, open_model
 from abalone.config import Precision
-from abalone.data.errors import printable_json
+from abalone.files.errors import printable_json
 from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:
     from abalone.data.columns import TextColumns
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import Found
-    from abalone.model.predictor import Predictor
+    from abalone.inference.answers import Answer, Wanted
+    from abalone.inference.onnx_model import OnnxModel
+    from abalone.inference.predictor import Predictor
     from abalone.ranks import Ranks
-    from abalone.serving.answers import Answer, Wanted
-    from abalone.serving.onnx_model import OnnxModel
 
 Form = Literal["jsonl", "csv", "parquet"]
 BLOCK = 256  # lines of a stream that are answered at a time
@@ -92,7 +92,7 @@ def predict(
     from abalone.data.columns import TextColumns
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import count_texts, require_file
-    from abalone.serving.answers import Wanted
+    from abalone.inference.answers import Wanted
 
     form = _form(form, output, in_parts=resume or part_size is not None)
     if launched()[1] > 1 and (output is None or form == "csv" or file == "-" or model.is_file()):
@@ -112,7 +112,7 @@ def predict(
     if form != "csv" and output is not None:
         from abalone.data.files import known_encoding
         from abalone.data.sources import report_beside
-        from abalone.serving.bulk import PART_SIZE, model_checksum, predict_in_parts
+        from abalone.inference.bulk import PART_SIZE, model_checksum, predict_in_parts
 
         ranks = None
         if launched()[1] > 1:
@@ -150,7 +150,7 @@ def predict(
     shown = output is not None or not sys.stdout.isatty()
     blocks = _answered(predictor, file, columns, wanted, skipped, encoding, shown=shown)
     if form == "csv":
-        from abalone.serving.csv_answers import CsvAnswers
+        from abalone.inference.csv_answers import CsvAnswers
 
         rows = CsvAnswers(
             predictor.label_names,
@@ -201,8 +201,8 @@ def _answered(
     """
     from abalone.data.identified import with_ids
     from abalone.data.unlabelled import count_texts
+    from abalone.inference.answers import answers
     from abalone.progress import whole
-    from abalone.serving.answers import answers
 
     # Rows without a text are told before the first answer, unless they are to be skipped.
     total = None if file == "-" else count_texts(Path(file), columns, encoding, skipping=skipped is not None)
@@ -227,7 +227,7 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
             typer.echo(piece, nl=False)
             sys.stdout.flush()
         return
-    from abalone.data.cache import written_whole
+    from abalone.files.cache import written_whole
 
     with written_whole(file) as written:
         written.write(codecs.BOM_UTF8)  # without it Excel reads letters beyond ASCII as others
@@ -237,7 +237,7 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     """Let all processes that were launched encode for each other."""
-    from abalone.model.predictor import Predictor
+    from abalone.inference.predictor import Predictor
     from abalone.training.processes import launched_ranks
 
     assert isinstance(predictor, Predictor)
@@ -264,7 +264,7 @@ def texts_in_blocks(
 ) -> Iterator[list[str]]:
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
     from abalone.data.unlabelled import usable
-    from abalone.serving.answers import windows
+    from abalone.inference.answers import windows
 
     if file == "-":
         for rows in rows_of_stream(sys.stdin.fileno(), columns, encoding):

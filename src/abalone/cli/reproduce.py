@@ -10,13 +10,13 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_and_tell, reads_corpus
 from abalone.cli.models import DEVICE_HELP
-from abalone.data.errors import printable, readable
 from abalone.extras import install_hint
+from abalone.files.errors import printable, readable
 
 if TYPE_CHECKING:
-    from abalone.experiments.grid import Run
-    from abalone.experiments.results import Results
-    from abalone.experiments.runner import Outcome
+    from abalone.reproduce.grid import Run
+    from abalone.reproduce.results import Results
+    from abalone.reproduce.runner import Outcome
 
 FAILED = 1  # exit status
 GRID, HOW = "The grid, the paper's by default", "How to run"
@@ -95,14 +95,14 @@ def reproduce(
     from abalone.config import Config
     from abalone.data.benchmarks import BENCHMARKS
     from abalone.device import choose_device
-    from abalone.experiments.corpus_card import CorpusCard
-    from abalone.experiments.grid import Grid, wanted_runs
-    from abalone.experiments.layout import FORMATS
-    from abalone.experiments.paper import PUBLISHED
-    from abalone.experiments.reproduce import TABLES, chosen_experiments, present, run_experiments
-    from abalone.experiments.results import RESULTS, Results
-    from abalone.experiments.rows import refuse_decided, row_names
-    from abalone.experiments.view import View
+    from abalone.reproduce.corpus_card import CorpusCard
+    from abalone.reproduce.grid import Grid, wanted_runs
+    from abalone.reproduce.layout import FORMATS
+    from abalone.reproduce.outputs import TABLES, chosen_experiments, present, run_experiments
+    from abalone.reproduce.paper import PUBLISHED
+    from abalone.reproduce.results import RESULTS, Results
+    from abalone.reproduce.rows import refuse_decided, row_names
+    from abalone.reproduce.view import View
     from abalone.training.interruption import TrainingTerminated, told_to_stop
 
     # Everything that can be wrong with the options is said before anything slow.

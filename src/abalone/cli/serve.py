@@ -10,11 +10,11 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on, same_data
 from abalone.cli.models import DEVICE_HELP, open_model
-from abalone.data.errors import printable
 from abalone.extras import install_hint
+from abalone.files.errors import printable
 
 if TYPE_CHECKING:
-    from abalone.serving.served import Served
+    from abalone.inference.served import Served
 
 
 @app.command()
@@ -99,14 +99,14 @@ def serve(
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":
     """The model, warmed up, with the training documents it is to show."""
-    from abalone.serving.served import Query, Served
+    from abalone.inference.served import Query, Served
 
     classifier = open_model(model, device)
     story: Mapping[str, Any] = classifier.story  # which an ONNX file of before does not have
     documents = None
     if evidence is not None:
         from abalone.data.benchmarks import BENCHMARKS
-        from abalone.serving.evidence import Evidence, as_trained_on
+        from abalone.inference.evidence import Evidence, as_trained_on
 
         trained_on = story.get("provenance", {})
         if evidence in BENCHMARKS or path is not None:  # which is refused with anything else

@@ -7,7 +7,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.corpus import Data, read_corpus, reads_corpus, unrepeated
-from abalone.data.errors import printable, printable_json
+from abalone.files.errors import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.table import Table

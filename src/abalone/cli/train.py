@@ -15,7 +15,7 @@ from abalone.cli.app import app
 from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
 from abalone.cli.models import tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
-from abalone.data.errors import readable
+from abalone.files.errors import readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config
@@ -143,7 +143,7 @@ def settings_for_cpu(settings: Config, corpus: "Corpus", resumed: Path | None) -
         corpus: what is trained on.
         resumed: the model folder of a run to go on with, which goes on as it began.
     """
-    from abalone.model.folder import made_by
+    from abalone.inference.folder import made_by
     from abalone.training.run import fingerprint, holds_run
 
     fast = recipe_config("fast", **{name: getattr(settings, name) for name in FREE})
@@ -184,8 +184,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
-    from abalone.data.alone import remove_unless_in_use
-    from abalone.model.folder import refuse_foreign
+    from abalone.files.locks import remove_unless_in_use
+    from abalone.inference.folder import refuse_foreign
     from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop
     from abalone.training.processes import launched_ranks
@@ -259,7 +259,7 @@ def _in_terminal() -> bool:
 
 def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corpus") -> bool:
     """Whether this very run has made the model folder, and none was begun there since."""
-    from abalone.model.folder import made_by
+    from abalone.inference.folder import made_by
     from abalone.training.run import IDENTITY, fingerprint
 
     if (run_folder / IDENTITY).exists():

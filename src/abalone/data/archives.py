@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO
 
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 # Text packs to a tenth or so, tables of repeated words to a fiftieth. What grows more was made to fill the memory.
 EXPANSION = 200

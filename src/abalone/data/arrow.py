@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.errors import DataError
 from abalone.data.tables import BadRow, Row, Table
 from abalone.extras import install_hint
+from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -9,11 +9,11 @@ from scipy.sparse import csr_array
 
 from abalone.data.corpus import SPLITS, Corpus, Split
 from abalone.data.documents import Documents
-from abalone.data.errors import DataError
 from abalone.data.labels import differing_by_case
 from abalone.data.repeated import repeated_notes
 from abalone.data.split import carrying_groups, iterative_split, lacking, stratified_holdout
 from abalone.data.texts import take
+from abalone.files.errors import DataError
 
 SHARES = (0.8, 0.1, 0.1)
 HOLDOUT = 0.1

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from abalone.data.cache import written_whole
-from abalone.data.errors import DataError
+from abalone.files.cache import written_whole
+from abalone.files.errors import DataError
 
 HINT = "Fix the row, or leave out such rows with skip_bad_rows=True."
 

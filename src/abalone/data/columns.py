@@ -8,8 +8,8 @@ from itertools import islice
 from reprlib import repr as short
 from typing import NoReturn
 
-from abalone.data.errors import DataError
 from abalone.data.tables import PEEK, Row, Table
+from abalone.files.errors import DataError
 
 TEXT_NAMES = (
     *("text", "abstract", "body", "sentence", "document", "content", "message"),

@@ -14,13 +14,13 @@ from scipy.sparse import csr_array
 from abalone.data.badrows import BadRows
 from abalone.data.columns import NAMED, Columns, indicator, is_blank, require_columns
 from abalone.data.corpus import SPLITS
-from abalone.data.errors import DataError, printable
 from abalone.data.files import SPLIT_WORDS
 from abalone.data.label_cells import LabelCells
 from abalone.data.label_lists import LabelLists
 from abalone.data.labels import Cell, joined_names, read_cell
 from abalone.data.seen import text_hashes
 from abalone.data.tables import BadRow, Table, half_character
+from abalone.files.errors import DataError, printable
 from abalone.progress import track
 
 

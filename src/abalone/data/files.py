@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from abalone.data.archives import Unpacked
-from abalone.data.errors import DataError
 from abalone.extras import install_hint
+from abalone.files.errors import DataError
 
 FORMATS = {
     ".csv": "csv",

@@ -17,11 +17,11 @@ from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.columns import Columns, choose_columns
 from abalone.data.corpus import Corpus
 from abalone.data.documents import Documents, read_documents, with_merged_case
-from abalone.data.errors import DataError
 from abalone.data.files import matching_files
 from abalone.data.repeated import without_copies
 from abalone.data.sources import Source, open_dataset, open_path
 from abalone.data.store import FORMAT, read_once
+from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

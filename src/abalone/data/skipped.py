@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from abalone.data.cache import written_whole
-from abalone.data.errors import DataError
 from abalone.data.unlabelled import Found
+from abalone.files.cache import written_whole
+from abalone.files.errors import DataError
 
 
 class Skipped:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
 from abalone.data.corpus import SPLITS
-from abalone.data.errors import DataError
 from abalone.data.files import (
     BAD_ROWS_SUFFIX,
     BINARY,
@@ -25,6 +24,7 @@ from abalone.data.files import (
     stem,
 )
 from abalone.data.tables import CsvTable, JsonTable, Table
+from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset

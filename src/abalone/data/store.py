@@ -9,15 +9,15 @@ from typing import overload
 import numpy as np
 
 from abalone.data.badrows import BadRows
-from abalone.data.cache import cache_entry
 from abalone.data.corpus import SPLITS
 from abalone.data.documents import Documents
-from abalone.data.errors import DataError
 from abalone.data.label_lists import LabelLists
-from abalone.data.sealed import sealed_once
 from abalone.data.seen import text_hash
-from abalone.data.shapes import misfit
 from abalone.data.texts import MappedTexts, TextWriter
+from abalone.files.cache import cache_entry
+from abalone.files.errors import DataError
+from abalone.files.schema import misfit
+from abalone.files.sealed import sealed_once
 
 FORMAT = "abalone-documents-3"  # part of the key: another layout never meets an old folder
 FACTS, INDICES, ENDS, CODES, HASHES = "facts.json", "labels.npy", "ends.npy", "splits.npy", "hashes.npy"

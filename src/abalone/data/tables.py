@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abalone.data.csv_records import BrokenRecord, Record, csv_records
-from abalone.data.errors import DataError
 from abalone.data.files import open_text
+from abalone.files.errors import DataError
 
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
 _UNDECODABLE = re.compile("[\udc80-\udcff]")

@@ -17,8 +17,8 @@ from typing import overload
 
 import numpy as np
 
-from abalone.data.cache import written_whole
-from abalone.data.errors import DataError
+from abalone.files.cache import written_whole
+from abalone.files.errors import DataError
 
 BLOB, OFFSETS, CHECKSUM = "texts.utf8", "offsets.npy", "texts.sha256"
 _MADE_ANEW = "Delete the folder; it will be rebuilt from the source."

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from abalone.data.badrows import HINT
 from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, plain_name, text_columns, usual_text
-from abalone.data.errors import DataError
 from abalone.data.files import data_format, known_encoding, matching_files, open_text, refuse_spreadsheet
 from abalone.data.identified import NoTextError, identified_text
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, UndecodableError, refuse_undecodable
+from abalone.files.errors import DataError
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 

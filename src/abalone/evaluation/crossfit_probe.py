@@ -15,7 +15,7 @@ from torch import Tensor
 from abalone.evaluation.checks import Labels as ReadableLabels
 from abalone.evaluation.checks import read_labels
 from abalone.evaluation.gridfits import SCORED_AT_ONCE, GridFits, Setting, shuffled_batches
-from abalone.evaluation.link import Link
+from abalone.evaluation.platt import Link
 from abalone.evaluation.probe import (
     Features,
     Labels,

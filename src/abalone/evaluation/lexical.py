@@ -20,15 +20,15 @@ from safetensors.numpy import save as save_tensors
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
-from abalone.data.cache import written_whole
-from abalone.data.errors import readable
 from abalone.data.texts import take
 from abalone.evaluation import blocks
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.link import Link
+from abalone.evaluation.platt import Link
 from abalone.evaluation.term_counts import TermCounts
 from abalone.evaluation.tfidf import Tfidf
+from abalone.files.cache import written_whole
+from abalone.files.errors import readable
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"
 FORMAT = 2  # of the two files; raised when an older reader would misread them. 1 knew no pieces of words

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from abalone.encoder.heads import Prototypes
+from abalone.encoder.queue import MemoryQueue
 from abalone.losses.registry import loss_spec, make_loss
-from abalone.model.heads import Prototypes
-from abalone.model.queue import MemoryQueue
 
 
 class MultiLabelLoss(nn.Module):

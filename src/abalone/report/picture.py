@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abalone.data.cache import written_whole
-from abalone.data.errors import DataError
 from abalone.extras import install_hint
+from abalone.files.cache import written_whole
+from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

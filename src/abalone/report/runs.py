@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.memory import known_labels
+from abalone.data.in_memory import known_labels
 from abalone.evaluation.blocks import EVERY, Scores, of_documents
 from abalone.evaluation.checks import Labels
 from abalone.evaluation.groups import label_thirds
 from abalone.evaluation.out_of_fold import WHERE
 from abalone.evaluation.scored_model import tfidf_alone
-from abalone.model.predictor import NOT_JUDGED
+from abalone.inference.predictor import NOT_JUDGED
 
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier

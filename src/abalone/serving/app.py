@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from abalone import __version__
+from abalone.inference.served import Query, Served, Verdict
 from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
 from abalone.serving.guard import Guard, InFlight
@@ -23,7 +24,6 @@ from abalone.serving.memory import Memory, Paced, Share
 from abalone.serving.metrics import Metrics
 from abalone.serving.predictions import Predictions, shown_threshold
 from abalone.serving.problems import Refusal, problem
-from abalone.serving.served import Query, Served, Verdict
 
 PAGE = Path(__file__).with_name("page")
 LAST_BATCH = 2.0  # seconds for a batch that is at work when nobody waits for it any more

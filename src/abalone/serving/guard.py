@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from abalone.data.errors import printable
+from abalone.files.errors import printable
 from abalone.serving.keys import brings
 from abalone.serving.logs import access
 from abalone.serving.metrics import Metrics

@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 import numpy as np
 
+from abalone.inference.served import Served, Verdict
 from abalone.serving.problems import Refusal
-from abalone.serving.served import Served, Verdict
 
 
 @dataclass(frozen=True)

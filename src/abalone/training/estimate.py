@@ -14,10 +14,10 @@ from abalone.config import Config
 from abalone.data.batches import shuffled_batches, token_budget_batches
 from abalone.data.corpus import Corpus
 from abalone.device import cpu_has_bf16, reading_precision
+from abalone.encoder.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FeedRows, FrozenFeed, embed, make_batch
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.losses import loss_spec
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FeedRows, FrozenFeed, embed, make_batch
 from abalone.progress import as_parts_of, overall
 from abalone.timetable import Timetable, spoken
 from abalone.training.costs import READ, Costs, measure_slowness

@@ -2,10 +2,10 @@
 
 from typing import cast
 
+from abalone.encoder.feed import embed
+from abalone.encoder.heads import LinearHead
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.metrics import evaluate
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import embed
-from abalone.model.heads import LinearHead
 from abalone.training.engine import LAST, train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun

@@ -10,18 +10,18 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from abalone.config import Config
+from abalone.encoder.fast.graph import Aside
+from abalone.encoder.fast.optimizer import MatrixUpdate
+from abalone.encoder.feed import Batch
+from abalone.encoder.heads import LabelAttention, ProjectionHead, Prototypes
+from abalone.encoder.momentum import MomentumEncoder
+from abalone.encoder.packed import Packed
+from abalone.encoder.queue import MemoryQueue
+from abalone.encoder.text_encoder import TextEncoder
+from abalone.encoder.weights import HalfWeights, RowGradients, is_packable
 from abalone.losses import loss_spec, make_loss
 from abalone.losses.pairs import DENSE_ENTRIES
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import Batch
-from abalone.model.heads import LabelAttention, ProjectionHead, Prototypes
-from abalone.model.momentum import MomentumEncoder
-from abalone.model.packed import Packed
-from abalone.model.queue import MemoryQueue
-from abalone.model.weights import HalfWeights, RowGradients, is_packable
 from abalone.ranks import ALONE, Ranks
-from abalone.training.capture import Aside
-from abalone.training.update import MatrixUpdate
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 

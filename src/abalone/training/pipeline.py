@@ -14,21 +14,21 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import NO_ENCODER, Config
-from abalone.data.alone import alone_in
 from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
+from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
+from abalone.encoder.heads import LinearHead
+from abalone.encoder.text_encoder import TextEncoder, load_encoder, split_layers, window
 from abalone.evaluation.blocks import Scores
-from abalone.evaluation.knn import NearestNeighbours
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.files.locks import alone_in
+from abalone.inference.card import LEFT_OUT
+from abalone.inference.predictor import Predictor
 from abalone.losses import loss_spec
-from abalone.model.card import LEFT_OUT
-from abalone.model.encoder import TextEncoder, load_encoder, split_layers, window
-from abalone.model.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
-from abalone.model.heads import LinearHead
-from abalone.model.predictor import Predictor
 from abalone.progress import overall
 from abalone.recipes import words_alone
 from abalone.training.costs import READ

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from abalone.device import reading_precision
+from abalone.encoder.fast.graph import Captured
+from abalone.encoder.feed import Batch, Feed, embed, ready_batches
+from abalone.encoder.heads import LinearHead
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.probe import LinearProbe
-from abalone.model.encoder import TextEncoder
-from abalone.model.feed import Batch, Feed, embed, ready_batches
-from abalone.model.heads import LinearHead
 from abalone.progress import overall
-from abalone.training.capture import Captured
 from abalone.training.engine import LAST, train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun

@@ -14,12 +14,12 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import OF_THE_MACHINE, Config
-from abalone.data.alone import LOCK
-from abalone.data.cache import written_whole
 from abalone.data.corpus import Corpus
-from abalone.data.digest import add_texts
-from abalone.data.partial import PARTIAL, remove_abandoned, remove_folder, sync
-from abalone.model.feed import Feed
+from abalone.encoder.feed import Feed
+from abalone.files.cache import written_whole
+from abalone.files.digest import add_texts
+from abalone.files.locks import LOCK
+from abalone.files.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.ranks import ALONE, Ranks
 from abalone.training.engine import Plan, Standing
 from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else

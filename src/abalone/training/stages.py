@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from abalone.model.encoder import TextEncoder, join_layers
-from abalone.model.feed import Feed, FrozenFeed
-from abalone.model.heads import LinearHead
+from abalone.encoder.feed import Feed, FrozenFeed
+from abalone.encoder.heads import LinearHead
+from abalone.encoder.text_encoder import TextEncoder, join_layers
 from abalone.training.finetune import supervise
 from abalone.training.objectives import Objective
 from abalone.training.pretrain import STAGE, linear_evaluation, pretrain

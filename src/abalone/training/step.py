@@ -9,10 +9,10 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from abalone.model.feed import Batch
-from abalone.training.capture import Captured
+from abalone.encoder.fast.graph import Captured
+from abalone.encoder.fast.optimizer import MatrixUpdate
+from abalone.encoder.feed import Batch
 from abalone.training.objectives import Objective
-from abalone.training.update import MatrixUpdate
 
 AHEAD = 8  # steps that may wait for the GPU
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}

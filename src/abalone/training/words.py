@@ -12,9 +12,9 @@ from abalone.data.seen import SeenTexts
 from abalone.evaluation import blocks
 from abalone.evaluation.blocks import Scores, stacked
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.link import Link
+from abalone.evaluation.platt import Link
 from abalone.evaluation.term_counts import TermCounts
-from abalone.model.predictor import Predictor
+from abalone.inference.predictor import Predictor
 from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
 from abalone.training.folds import Fold, divide, held_out_labels

@@ -8,10 +8,10 @@ from abalone.data.benchmarks.release import Release, find_file, read_lines, read
 from abalone.data.columns import indicator
 from abalone.data.corpus import SPLITS, Corpus
 from abalone.data.documents import Documents
-from abalone.data.errors import DataError
 from abalone.data.files import data_format
 from abalone.data.split import exact_split
 from abalone.data.tables import CsvTable
+from abalone.files.errors import DataError
 
 RELEASE = Release(
     name="aapd",

@@ -10,7 +10,7 @@ from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
 from abalone.data.corpus import Corpus
 from abalone.data.documents import Documents
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 RELEASE = Release(
     name="arxiv",

@@ -18,12 +18,12 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
 from abalone.data.benchmarks.release import Release, find_file, is_id, read_lines, with_gaps_noted
-from abalone.data.cache import cache_entry, source_key
 from abalone.data.corpus import RARE, Corpus
-from abalone.data.errors import DataError
-from abalone.data.sealed import sealed_once
 from abalone.data.split import exact_split
 from abalone.data.texts import MappedTexts, TextWriter
+from abalone.files.cache import cache_entry, source_key
+from abalone.files.errors import DataError
+from abalone.files.sealed import sealed_once
 from abalone.progress import track
 
 RELEASE = Release(

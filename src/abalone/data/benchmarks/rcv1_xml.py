@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from abalone.data.archives import read_zip
 from abalone.data.benchmarks.release import is_id
-from abalone.data.errors import DataError
+from abalone.files.errors import DataError
 
 TOPIC_CODES = ".//codes[@class='bip:topics:1.0']/code[@code]"
 REGION_CODES = ".//codes[@class='bip:countries:1.0']/code"

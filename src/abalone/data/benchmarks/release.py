@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from abalone.data.cache import cache_dir
 from abalone.data.corpus import Corpus
-from abalone.data.errors import DataError, printable
 from abalone.data.files import COMPRESSIONS, open_text
 from abalone.data.tables import (
     BadRow,
@@ -22,6 +20,8 @@ from abalone.data.tables import (
     half_character,
     refuse_undecodable,
 )
+from abalone.files.cache import cache_dir
+from abalone.files.errors import DataError, printable
 from abalone.progress import track
 
 

@@ -10,8 +10,8 @@ from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, with_gaps_noted
 from abalone.data.corpus import Corpus
 from abalone.data.documents import Documents
-from abalone.data.errors import DataError
 from abalone.data.split import exact_split
+from abalone.files.errors import DataError
 
 RELEASE = Release(
     name="reuters",

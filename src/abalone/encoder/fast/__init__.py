@@ -1,0 +1,1 @@
+"""The fast path: attention, element-wise kernels, the optimiser and CUDA graphs."""

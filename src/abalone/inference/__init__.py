@@ -1,0 +1,1 @@
+"""A finished model: its folder, its predictions, and its ONNX file."""

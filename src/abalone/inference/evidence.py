@@ -1,0 +1,171 @@
+"""The training documents nearest to a text: what a prediction can be held against."""
+
+import hashlib
+import io
+import textwrap
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from abalone.data.corpus import Corpus
+from abalone.data.in_memory import label_lists
+from abalone.files.cache import cache_entry, source_key, written_whole
+from abalone.files.digest import add_texts
+
+FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
+CHECKSUM_BYTES = 4  # at the end of the file
+SHOWN = 600  # characters of a document: enough to see what it is about
+
+Vectors = np.ndarray | csr_array
+"""What texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
+Embed = Callable[[Sequence[str]], Vectors]
+
+
+def as_trained_on(corpus: Corpus, story: Mapping[str, Any]) -> Corpus:
+    """Return a corpus with all documents in its training split that a model was trained on.
+
+    With folds, validation documents are training documents too. A model tells by having had none for validation alone;
+    an ONNX file of before does not tell.
+
+    Args:
+        corpus: the data, as it was split.
+        story: of the model.
+    """
+    with_folds = story.get("statistics", {}).get("validation") == 0
+    return corpus.with_validation_in_train() if with_folds and len(corpus.validation) else corpus
+
+
+@dataclass(frozen=True)
+class Document:
+    """A training document near a text."""
+
+    text: str
+    labels: list[str]
+    similarity: float
+
+
+class Evidence:
+    """Finds the training documents nearest to a text, by the cosine of the model's vectors.
+
+    Args:
+        texts: the training documents.
+        labels: the names of each one's labels.
+        vectors: [n, h].
+    """
+
+    def __init__(self, texts: Sequence[str], labels: list[list[str]], vectors: Vectors) -> None:
+        self._texts, self._labels = texts, labels
+        self._neighbours: _Nearest
+        if not isinstance(vectors, np.ndarray):
+            self._neighbours = _SharedWords(vectors)
+            return
+        from abalone.evaluation.neighbours import (
+            NearestNeighbours,  # torch, which an ONNX file without evidence does not need
+        )
+
+        unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
+        self._neighbours = NearestNeighbours(device="cpu").fit(vectors, unlabelled)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @classmethod
+    def of(cls, corpus: Corpus, embed: Embed, model: Path) -> "Evidence":
+        """The training split of a corpus as `model` sees it.
+
+        Args:
+            corpus: the data; its labels need not be the model's.
+            embed: the model's vectors of texts.
+            model: its folder or file; embeddings are computed once and cached as long as it stays the same.
+        """
+        texts = corpus.train.texts
+        if not len(texts):
+            raise ValueError(f"the training split of {corpus.name} is empty, so it holds no evidence")
+        labels = label_lists(corpus.train.labels, corpus.label_names)
+        return cls(texts, labels, _embedded_once(texts, embed, model))
+
+    def nearest(self, vectors: Vectors, k: int) -> list[list[Document]]:
+        """The k nearest documents to each row of vectors [n, h], nearest first; none that shares no word."""
+        rows, cosines = self._neighbours.neighbours(vectors, k)  # [n, k] each
+        by_words = isinstance(self._neighbours, _SharedWords)
+        return [
+            [
+                self._document(int(row), float(cosine))
+                for row, cosine in zip(*near, strict=True)
+                if cosine > 0 or not by_words
+            ]
+            for near in zip(rows, cosines, strict=True)
+        ]
+
+    def _document(self, row: int, cosine: float) -> Document:
+        # Cut first: white space is then looked for in a snippet and not in a whole book.
+        beginning = self._texts[row][: 4 * SHOWN]
+        return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
+
+
+class _Nearest(Protocol):
+    def neighbours(self, vectors: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of the k nearest, and their cosines, [n, k] each, nearest first."""
+        ...
+
+
+class _SharedWords:
+    """Nearest by tf-idf rows of length 1, [N, F]."""
+
+    def __init__(self, rows: csr_array) -> None:
+        self._by_word = rows.T.tocsr()  # [F, N], so that a query looks at its own words only
+
+    def neighbours(self, vectors: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `_Nearest`."""
+        k = min(k, self._by_word.shape[1])
+        rows, cosines = (np.empty((vectors.shape[0], k), dtype) for dtype in (np.int64, np.float64))
+        for query in range(vectors.shape[0]):  # one at a time: the cosines with all documents are dense
+            found = (vectors[[query]] @ self._by_word).toarray()[0]  # [N]
+            rows[query] = np.argsort(-found, kind="stable")[:k]
+            cosines[query] = found[rows[query]]
+        return rows, cosines
+
+
+def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> Vectors:
+    """Vectors [n, h], from the cache if this model has read these texts before."""
+    path = cache_entry("evidence", f"{_key(texts, model)}.npy")
+    try:
+        content = path.read_bytes()
+        if content[-CHECKSUM_BYTES:] == _checksum(content[:-CHECKSUM_BYTES]):
+            cached: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+            return cached
+    except (OSError, ValueError, EOFError):
+        pass  # not there, or damaged: made again
+    embeddings = embed(texts)
+    if not isinstance(embeddings, np.ndarray):
+        return embeddings  # words are counted as fast as they would be read
+    buffer = io.BytesIO()
+    np.save(buffer, embeddings, allow_pickle=False)
+    try:
+        with written_whole(path) as file:
+            file.write(buffer.getbuffer())
+            file.write(_checksum(buffer.getbuffer()))
+    except OSError as error:
+        warnings.warn(
+            f"cannot cache embeddings in {path.parent} ({error.strerror or error}), so they are computed at every "
+            "start; set ABALONE_CACHE to a folder with space",
+            stacklevel=2,
+        )
+    return embeddings
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "little")
+
+
+def _key(texts: Sequence[str], model: Path) -> str:
+    files = sorted(file for file in model.iterdir() if file.is_file()) if model.is_dir() else [model]
+    digest = hashlib.sha256(source_key(files, FORMAT).encode())
+    add_texts(digest, texts)
+    return digest.hexdigest()

@@ -1,0 +1,216 @@
+"""From a model to one ONNX file, checked against the model before it takes its place."""
+
+import math
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from abalone.data.load import load_corpus
+from abalone.data.seen import SEEN
+from abalone.data.tokens import PlainTokenizer
+from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.extras import install_hint
+from abalone.files.cache import written_whole
+from abalone.inference.int8 import in_8_bits, saturating
+from abalone.inference.onnx_checksum import with_checksum
+from abalone.inference.onnx_graph import Network, graph_of, no_graph
+from abalone.inference.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
+from abalone.inference.onnx_neighbours import neighbours_as_text
+from abalone.inference.onnx_session import open_session
+from abalone.inference.predictor import Predictor
+from abalone.inference.smoothing import smooth
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
+
+LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
+# How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
+# all of them a little (MiniLM on arXiv abstracts: 0.003 on average), and where it moves them much it has failed.
+TOLERANCE_FP32, TOLERANCE_INT8 = 1e-4, 0.03
+ABSTRACTS, NAMES = 24, 24  # real texts in the sample
+TIMED_TEXTS, TIMED_ROUNDS = 4, 5  # about 1,000 tokens, and the best of so many runs
+ODD_LENGTHS = (0, 1, 2, 5, 12, 30, 75, 180, 500, 1200)  # tokens; what a short or a long text breaks shows here
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far its probabilities were from the model's on the sample.
+
+    `speed` is how many times as fast as full precision the file is on this machine, and NaN if it is full precision.
+    """
+
+    path: Path
+    bytes: int
+    texts: int
+    mean_difference: float
+    largest_difference: float
+    speed: float
+
+
+def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> Exported:
+    """Write a model as one ONNX file with everything `abalone predict` needs.
+
+    Args:
+        predictor: the model.
+        output: the file, ending in `.onnx`. One that is there stays whole until the new one has passed its check.
+        int8: whether weights and products are in 8 bits, which is smaller and faster and a little less exact.
+    """
+    output = Path(output)
+    _refuse(predictor, output, int8)
+    files = _files_as_text(predictor)
+    _refuse_too_large(predictor, files)
+    texts = _real_texts(predictor)
+    reading = None if predictor.words is not None else _reading(predictor)
+    graph = no_graph() if reading is None else graph_of(_network(predictor, reading, texts if int8 else None))
+    full = b""
+    if int8:
+        full, graph = graph.SerializeToString(), in_8_bits(graph)
+        _refuse_saturating(graph)
+    content = _file_content(predictor, graph, reading, files)
+    model = OnnxModel.load(content)
+    # Eight bits are made for texts: what they do to random tokens says nothing.
+    differences = _differences(model, predictor, texts if int8 else texts + _odd_texts(predictor))
+    off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
+    if not off <= allowed:  # written so that NaN is refused too
+        advice = "this model loses too much in 8 bits: export it without int8" if int8 else "please report this"
+        raise ValueError(
+            f"nothing was written: probabilities from the ONNX file are off by {off:.2g}, more than {allowed:g}; "
+            f"{advice}"
+        )
+    with written_whole(output) as file:
+        file.write(content)
+    speed = float("nan") if reading is None or not int8 else _speed(model.session, reading, full, texts)
+    return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()), speed)
+
+
+def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
+    """Say at once what cannot be done."""
+    for library in ("onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(library)
+        except ImportError:
+            raise ImportError(f"export needs {library}: {install_hint('onnx')}") from None
+    if output.suffix != ".onnx":
+        raise ValueError(f"the file to write must end in .onnx, got {output}")
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder: give the name of a file")
+    if predictor.words is not None:
+        if int8:
+            raise ValueError("int8 is for the weights of an encoder, and this model has none: export it without int8")
+        return
+    if len(predictor.network[2].weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
+        raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
+
+
+def _files_as_text(predictor: Predictor) -> dict[str, str]:
+    """What a model folder has beside the network, by the names of its files: experts that are mixed in, and more."""
+    used = predictor.decision.mixture.used
+    found: dict[str, str] = {}
+    if predictor.lexical is not None and ("lexical" in used or predictor.words is not None):
+        found |= lexical_as_text(predictor.lexical)
+    if "neighbours" in used and predictor.neighbours is not None:
+        found |= neighbours_as_text(predictor.neighbours)
+    if predictor.seen is not None:
+        found[SEEN] = b64encode(predictor.seen.to_bytes()).decode()
+    return found
+
+
+def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
+    weights = [] if predictor.encoder is None else predictor.encoder.model.parameters()
+    size = 4 * sum(weight.numel() for weight in weights) + sum(map(len, files.values()))
+    if size > LARGEST_FILE:
+        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
+
+
+def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
+    network = Network(predictor)
+    if texts_for_int8 is not None:
+        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
+        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
+    return network
+
+
+def _refuse_saturating(graph: "ModelProto") -> None:
+    """Raise if the file would be right on this processor, where it is checked, and wrong on another."""
+    if wrong := saturating(graph):
+        raise ValueError(
+            f"nothing was written: 8-bit products of {wrong[0]} would be cut off on processors without VNNI; "
+            "please report this"
+        )
+
+
+def _file_content(
+    predictor: Predictor, graph: "ModelProto", reading: Reading | None, files: Mapping[str, str]
+) -> bytes:
+    import onnx
+
+    graph.producer_name = "abalone"
+    told = metadata(predictor.label_names, reading, predictor.decision, files, _story(predictor))
+    onnx.helper.set_model_props(graph, told)
+    return with_checksum(graph.SerializeToString())
+
+
+def _story(predictor: Predictor) -> dict[str, Any]:
+    """Return what scoring and serving tell of training: its documents, rare labels, F1 of labels, tf-idf alone."""
+    provenance, counted = predictor.story.get("provenance", {}), predictor.story.get("statistics", {})
+    statistics = {"frequencies": list(predictor.frequencies)}
+    if "validation" in counted:
+        statistics["validation"] = counted["validation"]
+    kept = {name: predictor.story[name] for name in ("label_f1", TFIDF_DECISION) if name in predictor.story}
+    return {"provenance": provenance, "statistics": statistics, **kept}
+
+
+def _reading(predictor: Predictor) -> Reading:
+    _, tokenizer, _ = predictor.network
+    plain = PlainTokenizer(tokenizer)
+    prefix, suffix = plain.special_tokens
+    return Reading(
+        plain.backend.to_str(),
+        bool(plain.backend.encode_special_tokens),
+        prefix,
+        suffix,
+        int(tokenizer.pad_token_id or 0),
+        predictor.max_length,
+        predictor.config.max_chunks,
+    )
+
+
+def _real_texts(predictor: Predictor) -> list[str]:
+    """Some of the bundled abstracts, and label names, which are closer to what the model reads."""
+    return [*load_corpus("arxiv-sample").train.texts[:ABSTRACTS], *predictor.label_names[:NAMES]]
+
+
+def _odd_texts(predictor: Predictor) -> list[str]:
+    """Random tokens, from none to more than is read; of words alone, none."""
+    if predictor.words is not None:
+        return [""]
+    random, (_, tokenizer, _) = np.random.default_rng(0), predictor.network
+    special = set(tokenizer.all_special_ids)
+    ordinary = [number for number in sorted(tokenizer.get_vocab().values()) if number not in special]
+    return [str(tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
+
+
+def _speed(session: "InferenceSession", reading: Reading, full: bytes, texts: list[str]) -> float:
+    """Return how many times as fast as the network `full` that of `session` is, on a batch as prediction has it."""
+    inputs = reading.padded(reading.pieces(texts[:TIMED_TEXTS])[0])
+    sessions, best = (open_session(full, "the network"), session), [math.inf, math.inf]
+    for _ in range(TIMED_ROUNDS):  # in turns, so that a busy moment of the machine strikes both
+        for which, network in enumerate(sessions):
+            start = perf_counter()
+            network.run(["logits"], inputs)
+            best[which] = min(best[which], perf_counter() - start)
+    return best[0] / best[1]
+
+
+def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
+    """How far the file's probabilities are from the model's, [n, L]."""
+    differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
+    return differences

@@ -1,0 +1,293 @@
+"""The model folder: standard files, written to a temporary name and moved into place.
+
+Torch is imported for a model with an encoder, and not for one of words alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from abalone import __version__
+from abalone.config import NO_ENCODER, Config
+from abalone.data.seen import SEEN, SeenTexts
+from abalone.evaluation.decision import Decision
+from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
+from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.files.errors import readable
+from abalone.files.partial import named_if_full, partial_folder, put_back, take_place
+from abalone.files.schema import NUMBER, misfit
+from abalone.inference.about import ABOUT, require_model_folder
+from abalone.inference.card import model_card
+from abalone.inference.predictor import NOT_JUDGED, Predictor
+
+SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
+CARD = "README.md"
+# What else a tokenizer writes, a template for chats or its vocabulary once more, is in its JSON or of no use here.
+READ_FILES = ("*.json", "*.safetensors")
+# Of these, what we and the libraries that open the folder look for; other names may be those of a person's own files.
+OURS = ("*.safetensors", "*config.json", ABOUT, "modules.json", "tokenizer.json", "lexical/*.json")
+SHAPE = {
+    "label_names": [str],
+    "config": dict,
+    "decision": dict,
+    "answers_in_names": bool,
+    "tokenizer_max_length?": int,
+    "story": {
+        "statistics": {"frequencies": [int]},
+        "provenance?": dict,
+        "history?": {"*": [dict]},
+        "scores?": {"*": dict},
+        "fingerprint?": str,
+        "label_f1?": [(NUMBER, None)],  # on validation
+        f"{TFIDF_DECISION}?": dict,
+    },
+}
+LEXICAL = "lexical"
+
+
+def save(predictor: Predictor, folder: str | Path) -> None:
+    """Write a model folder; what was at that name before stays whole until the new one is complete."""
+    with whole_folder(Path(folder)) as place:
+        if predictor.words is None:
+            from abalone.inference.network_files import save_network
+
+            save_network(predictor, place)
+        if predictor.lexical is not None:
+            predictor.lexical.save(place / LEXICAL)
+        if predictor.seen is not None:
+            (place / SEEN).write_bytes(predictor.seen.to_bytes())
+        if predictor.out_of_fold is not None:
+            (place / OUT_OF_FOLD).write_bytes(predictor.out_of_fold.to_bytes())
+        about = {
+            "version": __version__,
+            "label_names": predictor.label_names,
+            "config": predictor.config.to_dict(),
+            "decision": predictor.decision.to_dict(),
+            "answers_in_names": predictor.answers_in_names,
+            **({} if predictor.words is not None else {"tokenizer_max_length": predictor.network[1].model_max_length}),
+            "story": predictor.story,
+        }
+        (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+        (place / CARD).write_text(model_card(predictor), encoding="utf-8")
+        _write_sums(place)
+
+
+def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -> Predictor:
+    """Read a model folder; `settings` such as `device` replace those it was made with.
+
+    With `only_to_answer` it is read without `transformers` where that can be, in half the time, and without the
+    out-of-fold answers; what is read so can be asked, and neither saved nor exported.
+    """
+    folder = Path(folder)
+    about, config = _read_about(folder)
+    has_encoder = config.encoder != NO_ENCODER
+    config = config.replace(**settings)  # what is wrong with these is no damage
+    if has_encoder != (config.encoder != NO_ENCODER):
+        raise ValueError(f"{folder} is a finished model: its encoder cannot be changed to {config.encoder!r}")
+    if has_encoder:
+        from abalone.device import choose_device
+
+        choose_device(config.device)
+    with _damage_told(folder):
+        predictor = _read(folder, about, config, only_to_answer)
+        _refuse_misfits(predictor)
+    return predictor
+
+
+@dataclass(frozen=True)
+class JudgedModel:
+    """What a model folder tells of how good the model is, without the model itself.
+
+    Args:
+        label_names: [L].
+        decision: with the thresholds of the finished model.
+        frequencies: [L], training documents of each label.
+        out_of_fold: the answers to its training documents.
+    """
+
+    label_names: tuple[str, ...]
+    decision: Decision
+    frequencies: list[int]
+    out_of_fold: OutOfFold
+
+
+def load_judged(folder: str | Path) -> JudgedModel:
+    """Read the out-of-fold answers of a model folder, without its network; raises `ValueError` if there are none."""
+    folder = Path(folder)
+    about, _ = _read_about(folder)
+    if not (folder / OUT_OF_FOLD).is_file():
+        raise ValueError(f"{folder}: {NOT_JUDGED}")
+    with _damage_told(folder):
+        judged = JudgedModel(
+            tuple(about["label_names"]),
+            Decision.from_dict(about["decision"]),
+            about["story"]["statistics"]["frequencies"],
+            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes()),
+        )
+        _refuse_other_labels(
+            len(judged.label_names),
+            {
+                "thresholds": len(judged.decision.thresholds.values),
+                "frequencies": len(judged.frequencies),
+                OUT_OF_FOLD: judged.out_of_fold.num_labels,
+            },
+        )
+    return judged
+
+
+def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
+    """The description of a model folder whose files are what was written, and the settings in it."""
+    require_model_folder(folder)
+    _check_sums(folder)
+    with _damage_told(folder / ABOUT):
+        about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if wrong := misfit(about, SHAPE):
+            raise ValueError(wrong)
+        return about, Config.from_dict(about["config"])
+
+
+def made_by(folder: Path) -> str | None:
+    """The fingerprint of the run that has made a model folder; `None` for one that is damaged, or that has none."""
+    try:
+        _check_sums(folder)
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return None if misfit(about, SHAPE) else about["story"].get("fingerprint")
+
+
+@contextmanager
+def _damage_told(place: Path) -> Iterator[None]:
+    """Errors of whatever kind become one that names the folder: half a dozen libraries read parts of it."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and str(place) in str(error):
+            raise  # a file is missing or may not be read
+        raise ValueError(f"{place} is damaged: {readable(str(error)) or type(error).__name__}") from error
+
+
+def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
+    encoder = tokenizer = head = neighbours = None
+    if config.encoder != NO_ENCODER:
+        from abalone.inference.network_files import read_neighbours, read_network
+
+        encoder, tokenizer, head = read_network(folder, about, config, only_to_answer)
+        neighbours = read_neighbours(folder, config)
+    return Predictor(
+        config,
+        tuple(about["label_names"]),
+        encoder,
+        tokenizer,
+        head,
+        Decision.from_dict(about["decision"]),
+        LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
+        neighbours,
+        about["answers_in_names"],
+        about["story"],
+        SeenTexts.from_bytes((folder / SEEN).read_bytes()) if (folder / SEEN).is_file() else None,
+        out_of_fold=(
+            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes())
+            if (folder / OUT_OF_FOLD).is_file() and not only_to_answer
+            else None
+        ),
+    )
+
+
+def _refuse_misfits(predictor: Predictor) -> None:
+    """Raise where the parts are not those of one model, before a text finds out."""
+    if predictor.encoder is not None:
+        from abalone.inference.network_files import refuse_misfit_network
+
+        refuse_misfit_network(predictor)
+    elif predictor.lexical is None:
+        raise ValueError(f"it has neither an encoder nor the folder {LEXICAL}")
+    elif predictor.decision.mixture.used:
+        raise ValueError("there is no encoder to mix experts with")
+    labels = len(predictor.label_names)
+    decision, experts = predictor.decision, {"lexical": predictor.lexical, "neighbours": predictor.neighbours}
+    by_label = {"thresholds": len(decision.thresholds.values), "frequencies": len(predictor.frequencies)}
+    if decision.calibration is not None:
+        by_label["calibration"] = len(decision.calibration.groups)
+    by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
+    if "label_f1" in predictor.story:
+        by_label["label_f1"] = len(predictor.story["label_f1"])
+    if TFIDF_DECISION in predictor.story:
+        by_label[TFIDF_DECISION] = len(Decision.from_dict(predictor.story[TFIDF_DECISION]).thresholds.values)
+    if predictor.out_of_fold is not None:
+        by_label[OUT_OF_FOLD] = predictor.out_of_fold.num_labels
+    _refuse_other_labels(labels, by_label)
+    if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
+        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
+
+
+def _refuse_other_labels(labels: int, by_label: Mapping[str, int]) -> None:
+    for name, found in by_label.items():
+        if found != labels:
+            raise ValueError(f"there are {labels} label names, and {name} for {found}")
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise if something else than a model is at that name."""
+    if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists and is not a model folder: give another name, or remove it first")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the name `folder` once it is complete."""
+    put_back(folder)
+    refuse_foreign(folder)
+    with named_if_full(folder), partial_folder(folder) as place:
+        yield place
+        take_place(place, folder)
+
+
+def _read_files(place: Path) -> list[PurePosixPath]:
+    """Return the files of a folder that loading could read."""
+    files = (path.relative_to(place) for pattern in READ_FILES for path in place.rglob(pattern) if path.is_file())
+    return sorted(map(PurePosixPath, files))
+
+
+def _write_sums(place: Path) -> None:
+    lines = [f"{_sum(place / file)}  {file}\n" for file in _read_files(place)]
+    (place / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _check_sums(folder: Path) -> None:
+    """Raise if a file is not what was written, which could be a number in the middle of the weights.
+
+    A list that says nothing of a file would let it be anything, so one that is empty or cut short is refused too.
+    """
+    unlisted = {file for file in _read_files(folder) if any(map(file.match, OURS))}
+    if not (folder / SUMS).is_file():
+        for file in unlisted:  # a right that is missing is told as such, and not by a library as damage
+            (folder / file).open("rb").close()
+        return
+    advice = f"Copy or make the model folder again; if you changed the file yourself, remove {folder / SUMS}"
+    for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        expected, _, name = line.partition("  ")
+        file = PurePosixPath(name)
+        sound = False
+        try:
+            within = not file.is_absolute() and ".." not in file.parts
+            sound = within and (folder / file).is_file() and _sum(folder / file) == expected
+        except PermissionError:
+            raise
+        except (OSError, ValueError):  # a name that no file can have
+            pass
+        if not sound:
+            raise ValueError(f"{folder / readable(name)} is damaged: it is not what was written. {advice}")
+        unlisted.discard(file)
+    if unlisted:
+        raise ValueError(f"{folder / SUMS} is damaged: it has no checksum of {min(unlisted)}. {advice}")
+
+
+def _sum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

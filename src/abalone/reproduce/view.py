@@ -1,0 +1,156 @@
+"""What tables and figures are made from: the finished runs of each row."""
+
+from dataclasses import dataclass
+
+from abalone.config import OF_THE_MACHINE, Config
+from abalone.reproduce.corpus_card import CorpusCard
+from abalone.reproduce.grid import Grid, Point, choose, planned_runs, points
+from abalone.reproduce.identity import encoder_name
+from abalone.reproduce.layout import Value
+from abalone.reproduce.results import Record, Results
+from abalone.reproduce.rows import Experiment, Row
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A row with its finished runs.
+
+    Args:
+        row: the row.
+        records: what was stored of the runs that are shown: of all, or of the chosen setting.
+        finished: how many runs of all its settings have what is shown.
+        planned: how many runs there are.
+        complete: whether all of them are done, so that nothing shown will change.
+        setting: what validation has chosen, in words.
+    """
+
+    row: Row
+    records: list[Record]
+    finished: int
+    planned: int
+    complete: bool = False
+    setting: str = ""
+
+    @property
+    def runs(self) -> str:
+        """How many of the planned runs have what is shown."""
+        return f"{self.finished}/{self.planned}"
+
+    def score(self, cut: str, metric: str, factor: float) -> Value | None:
+        """A test score with thresholds at `cut`, scaled by `factor`."""
+        found = [record["scores"]["test"][cut].get(metric) for record in self.records]
+        return Value.of([None if value is None else factor * value for value in found], final=self.complete)
+
+    def clustering(self, measure: str, proportion: float) -> Value | None:
+        """A clustering score at a share of the label combinations."""
+        curves = [record["clustering"] for record in self.records]
+        found = [curve[measure][curve["proportions"].index(proportion)] for curve in curves]
+        return Value.of(found, final=self.complete)
+
+
+Sections = list[tuple[str, list[Finished]]]
+
+
+@dataclass(frozen=True)
+class View:
+    """A corpus, a grid, and what is known of its runs."""
+
+    card: CorpusCard
+    grid: Grid
+    base: Config
+    results: Results
+
+    def __post_init__(self) -> None:
+        labels = len(self.card.label_names)
+        for record in self.results.all():
+            lengths = {len(values) for values in (record.get("forces") or {}).values()}
+            if lengths - {labels}:
+                raise ValueError(f"{self.results.path}: a record has forces of {max(lengths)} labels, not {labels}")
+
+    def sections(self, experiment: Experiment) -> Sections:
+        """The rows of an experiment by section: averaged over all their runs, or at the chosen setting."""
+        by_name = {row.name: row for row in experiment.rows}
+        return [
+            (heading, [self._finished(by_name[name], experiment) for name in names])
+            for heading, names in experiment.sections
+        ]
+
+    def _finished(self, row: Row, experiment: Experiment) -> Finished:
+        planned = planned_runs(row, experiment, self.grid)
+        candidates = points(row, experiment, self.grid, self.base, self.results)
+        if candidates is None:
+            return Finished(row, [], 0, planned, setting="waits for its start")
+        done = [self._records(point) for point in candidates]
+        shown = [[record for record in records if record.get(experiment.shows)] for records in done]
+        every = [record for records in shown for record in records]
+        complete = sum(map(len, done)) == planned
+        if experiment.varies != "setting":
+            return Finished(row, every, len(every), planned, complete)
+        chosen = choose(candidates, self.results)
+        if chosen is None:
+            return Finished(row, [], 0, planned)
+        number = candidates.index(chosen)
+        setting = _in_words(chosen)
+        if setting and not complete:
+            begun = sum(map(bool, done))
+            settings = f"of {begun} of {len(candidates)} settings, " if begun < len(candidates) else ""
+            setting += f" ({settings}{len(done[number])} of {len(chosen.runs)} seeds)"
+        return Finished(row, shown[number], len(every), planned, complete, setting)
+
+    def _records(self, point: Point) -> list[Record]:
+        return [record for run in point.runs if (record := self.results.get(run)) is not None]
+
+    def how_made(self, experiment: Experiment, sections: Sections, *, bold: bool = True) -> str:
+        """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run.
+
+        Args:
+            experiment, sections: what the table shows.
+            bold: whether it sets the best in bold.
+        """
+        default, base = Config().to_dict(), self.base.to_dict()
+        silent = {"encoder", "pooling", "seed", *OF_THE_MACHINE}
+        changed = [f"{name} {base[name]}" for name in base if name not in silent and base[name] != default[name]]
+        sentences = []
+        if any(row.kind != "lexical" for row in experiment.rows):
+            about = [encoder_name(self.base.encoder), f"{self.base.pooling} pooling", *changed]
+            sentences.append(f"Encoder: {', '.join(about)}.")
+        if differences := self.grid.caption(experiment):
+            sentences.append(f"Not the paper's grid: {differences}.")
+        rows = [row for _, section in sections for row in section]
+        if not all(row.complete for row in rows):
+            sentences.append(_provisional(experiment, bold))
+        if records := [record for row in rows for record in row.records]:
+            sentences.append(_origin(records))
+        return " ".join(sentences)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _in_words(point: Point) -> str:
+    tried = point.settings
+    return f"lr {tried['learning_rate']:g}, epochs {tried['epochs']:g}" if tried else ""
+
+
+def _provisional(experiment: Experiment, bold: bool) -> str:
+    """What a reader must know of a table while runs are missing."""
+    sentences = ["Not complete: means are over the runs that are finished."]
+    if bold:
+        sentences.append("Bold is what is complete and ahead of all.")
+    if experiment.varies == "setting":
+        sentences.append(
+            "The setting of rows with runs to come may change: it is the best of those that have a run, over the seeds "
+            "that these, or most of them, have in common."
+        )
+    return " ".join(sentences)
+
+
+def _origin(records: list[Record]) -> str:
+    dates = sorted(record["date"][:10] for record in records)
+    machines = sorted({str(record["machine"]["gpu"] or record["machine"]["cpu"]) for record in records})
+    minutes = sum(record["seconds"] for record in records) / 60
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    runs = counted(len(records), "run")
+    return f"Shown: {runs}, {when}, {', '.join(machines)}; the times of these runs add up to {minutes:,.0f} min."

@@ -1,0 +1,181 @@
+"""What is being written: nobody takes it away from a writer that lives, and it goes with one that dies."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from abalone.files import partial
+from abalone.files.cache import build_once, written_whole
+from abalone.files.partial import (
+    ASIDE,
+    PARTIAL,
+    partial_file,
+    partial_folder,
+    put_back,
+    remove_abandoned,
+    remove_folder,
+    sync_tree,
+    take_place,
+)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.skipif(os.name != "posix", reason="locks")
+def test_it_goes_with_its_writer(kind, tmp_path):
+    """What a living process writes stays, and what a killed one has left goes at once."""
+    program = (
+        "import sys; from pathlib import Path; from abalone.files.partial import partial_file, partial_folder\n"
+        f"with partial_{kind}(Path(sys.argv[1])): print('writing', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "result")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "writing\n"
+        (being_written,) = names(tmp_path)
+        assert being_written.endswith(PARTIAL)
+        remove_abandoned(tmp_path)
+        assert names(tmp_path) == [being_written]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert names(tmp_path) == [being_written]
+        with partial_file(tmp_path / "another"):  # whoever writes there next
+            assert being_written not in names(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_of_a_file_system_without_locks_age_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr(partial, "lock", lambda descriptor: False)
+    for name in ("old", "young"):
+        (tmp_path / f".{name}{PARTIAL}").mkdir()
+        (tmp_path / f".{name}{PARTIAL}" / "half").touch()
+    os.utime(tmp_path / f".old{PARTIAL}", (0, 0))
+    remove_abandoned(tmp_path)
+    assert names(tmp_path) == [f".young{PARTIAL}"]
+
+
+@pytest.mark.parametrize("make", [partial_file, partial_folder])
+@pytest.mark.skipif(os.name != "posix", reason="locks")
+def test_taken_for_abandoned_before_it_is_locked_it_is_made_again(make, tmp_path, monkeypatch):
+    lock, seen = partial.lock, []
+
+    def too_late(descriptor: int | None) -> bool:
+        seen.append(descriptor)
+        if len(seen) == 1:
+            monkeypatch.setattr(partial, "lock", lock)
+            remove_abandoned(tmp_path)  # somebody else, in the moment between making and locking
+            monkeypatch.setattr(partial, "lock", too_late)
+        return lock(descriptor)
+
+    monkeypatch.setattr(partial, "lock", too_late)
+    with make(tmp_path / "result"):
+        monkeypatch.setattr(partial, "lock", lock)
+        assert len(names(tmp_path)) == 1
+        remove_abandoned(tmp_path)
+        assert len(names(tmp_path)) == 1
+    assert len(seen) == 2
+
+
+def filled(folder: Path, content: str) -> Path:
+    folder.mkdir()
+    (folder / "content").write_text(content)
+    return folder
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_folder_takes_the_place_of_another(swaps, tmp_path, monkeypatch):
+    if not swaps:
+        monkeypatch.setattr(partial, "_exchange", lambda one, other: False)
+    target = tmp_path / "model"
+    for content in ("first", "second"):
+        with partial_folder(target) as place:
+            (place / "content").write_text(content)
+            take_place(place, target)
+        assert (target / "content").read_text() == content
+        assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not swap")
+def test_the_swap_is_one_step(tmp_path, monkeypatch):
+    def refused(self: Path, target: Path) -> None:
+        pytest.fail("between two renames there is a moment without either")
+
+    old, new = filled(tmp_path / "model", "old"), filled(tmp_path / "new", "new")
+    monkeypatch.setattr(Path, "rename", refused)
+    take_place(new, old)
+    assert ((old / "content").read_text(), (new / "content").read_text()) == ("new", "old")
+
+
+def test_killed_between_two_renames_the_old_one_comes_back(tmp_path):
+    target = tmp_path / "model"
+    filled(tmp_path / f".model.00{ASIDE}", "old")
+    put_back(target)
+    assert (target / "content").read_text() == "old"
+    filled(tmp_path / f".model.00{ASIDE}", "killed a moment later")
+    put_back(target)
+    assert (target / "content").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_nobody_finds_a_part_of_a_folder_that_is_removed(tmp_path, monkeypatch):
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    filled(tmp_path / "run", "all of it")
+    with monkeypatch.context() as patch:
+        patch.setattr(partial.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove_folder(tmp_path / "run")
+    (left,) = names(tmp_path)
+    assert left.endswith(PARTIAL)
+    remove_folder(tmp_path / "run")  # which is not there any more
+    remove_abandoned(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_disk_that_breaks_while_waiting_for_it_is_told(tmp_path, monkeypatch):
+    def broken(code: int):
+        def fsync(descriptor: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fsync
+
+    filled(tmp_path / "model", "whole")
+    monkeypatch.setattr(os, "fsync", broken(errno.EINVAL))  # a file system that cannot sync folders
+    sync_tree(tmp_path)
+    monkeypatch.setattr(os, "fsync", broken(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left on device"):
+        sync_tree(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights")
+@pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_files_of_new_folder_have_the_rights_that_the_umask_leaves(mask, rights, tmp_path):
+    """Libraries may make theirs readable to the owner alone."""
+
+    def fill(folder):
+        (folder / "inner").mkdir()
+        for name in ("weights", "inner/weights"):
+            (folder / name).touch(mode=0o600)
+
+    before = os.umask(mask)
+    try:
+        with partial_folder(tmp_path / "moved") as folder:
+            fill(folder)
+            take_place(folder, tmp_path / "moved")
+        build_once(tmp_path / "built", fill)
+        with written_whole(tmp_path / "file"):
+            pass
+    finally:
+        os.umask(before)
+    made = {path: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert len(made) == 9
+    assert {path.name: mode for path, mode in made.items() if path.is_file()} == {"weights": rights, "file": rights}
+    assert {mode for path, mode in made.items() if path.is_dir()} == {0o777 & ~mask}
