@@ -11,7 +11,7 @@ import pytest
 
 from abalone.training.checkpoint import check_tensors
 from striking import Work, start, unfinished
-from victims import assert_same_model, train, undisturbed, workshop
+from victims import CROSS_FITTED, assert_same_model, train, undisturbed, workshop
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +71,35 @@ def test_in_training(checkpoints, shop, expected, tmp_path):
         check_tensors(file)
     undisturbed(train(shop, output, "--resume"), shop)
     assert_same_model(output, expected)
+
+
+def full_when_fold_is_done(fold: int, work: Work) -> None:
+    """Run `work` on a disk that is full by the end of a fold."""
+    from abalone.training import crossfit
+
+    save, finished = crossfit.save_tensors, iter(range(1, 1000))
+
+    def saving(*arguments: object, **options: object) -> None:
+        if next(finished) == fold:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+        save(*arguments, **options)
+
+    crossfit.save_tensors = saving
+    work()
+
+
+@pytest.mark.parametrize("fold", [1, 2])
+def test_full_disk_at_the_end_of_a_fold_costs_nothing_but_time(fold, shop, tmp_path):
+    undisturbed(train(shop, tmp_path / "expected", *CROSS_FITTED), shop)
+    place = tmp_path / "full"
+    told = refused(partial(full_when_fold_is_done, fold, train(shop, place / "model", *CROSS_FITTED)), shop)
+    kept = place / "model.training"
+    assert f"error: {kept / f'fold-{fold}.safetensors'}: the predictions for this fold could not be written " in told
+    assert "(File too large); its checkpoints stay. Make room, and go on with --resume." in told
+    assert [path.name for path in sorted(kept.glob("fold-*.safetensors"))] == ["fold-1.safetensors"][: fold - 1]
+    assert unfinished(place) == []
+    undisturbed(train(shop, place / "model", "--resume", *CROSS_FITTED), shop)
+    assert_same_model(place / "model", tmp_path / "expected")
 
 
 @pytest.mark.parametrize("size", [3_000, 50_000])

@@ -47,13 +47,13 @@ def start(workshop, monkeypatch):
         yield start
 
 
-def assert_same_answers(workshop: Path, output: Path) -> None:
+def assert_same_answers(alone: Path, output: Path) -> None:
     for name in ("model.safetensors", "head.safetensors"):
-        expected, found = load_file(workshop / "alone" / name), load_file(output / name)
+        expected, found = load_file(alone / name), load_file(output / name)
         for key, value in expected.items():
             np.testing.assert_allclose(found[key], value, atol=1e-3, err_msg=key)
     texts, _ = tiny.corpus(30, seed=9)
-    one, several = (AbaloneClassifier.from_pretrained(folder) for folder in (workshop / "alone", output))
+    one, several = (AbaloneClassifier.from_pretrained(folder) for folder in (alone, output))
     np.testing.assert_allclose(several.predict_proba(texts), one.predict_proba(texts), atol=2e-3)
     assert [path.name for path in output.parent.iterdir()] == [output.name]  # no checkpoints, no temporary names
 
@@ -72,7 +72,7 @@ def test_accelerate_makes_the_model_that_one_process_makes(start, workshop, tmp_
     printed, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert_told_once(told, printed, output)
-    assert_same_answers(workshop, output)
+    assert_same_answers(workshop / "alone", output)
 
 
 def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, workshop, tmp_path):
@@ -95,7 +95,7 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
     printed, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert_told_once(told, printed, output)
-    assert_same_answers(workshop, output)
+    assert_same_answers(workshop / "alone", output)
 
     port = free_port()
     again = [start(arguments=command(workshop, output, "--resume"), **environment(index, 2, port)) for index in (0, 1)]
@@ -104,6 +104,21 @@ def test_one_killed_ends_all_and_torchrun_goes_on_to_the_same_model(start, works
         assert process.returncode == 0, told
         assert ("is finished already" in told) == said
         assert not printed
+
+
+def test_torchrun_cross_fits_the_model_that_one_process_cross_fits(start, workshop, tmp_path):
+    alone, output = tmp_path / "alone", tmp_path / "together" / "model"
+    options = ("--objective", "msc+0.3*zlpr", "--folds", "2", "--neighbours", "--learn-names")
+    assert run(*command(workshop, alone, *options)).exit_code == 0
+    process = start(*TORCHRUN, arguments=command(workshop, output, *options))
+    printed, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert_told_once(told, printed, output)
+    assert_same_answers(alone, output)
+    one, several = (load_file(folder / "out_of_fold.safetensors") for folder in (alone, output))
+    assert one.keys() == several.keys()
+    for name in one:
+        np.testing.assert_allclose(several[name], one[name], atol=2e-2, err_msg=name)
 
 
 def test_torchrun_predicts_what_one_process_predicts(start, workshop, tmp_path):

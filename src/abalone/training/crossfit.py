@@ -66,7 +66,12 @@ class Answers:
         if self.lexical is not None:
             for name, content in self.lexical.contents().items():
                 tensors[f"lexical.{name}"] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        save_tensors(path, tensors, {})
+        try:
+            save_tensors(path, tensors, {})
+        except OSError as error:
+            reason = f"the predictions for this fold could not be written ({error.strerror or error}); "
+            advice = "its checkpoints stay. Make room, and go on with resume=True."
+            raise OSError(error.errno, reason + advice, error.filename) from error
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Answers":
