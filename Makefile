@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-avx2 test-browser test-kernels fuzz mutants audit lint format constraints \
+.PHONY: help demo test test-all test-avx2 test-browser test-kernels test-gpu fuzz mutants audit lint format constraints \
         dist-check bench clean
 
 help:            ## List the targets
@@ -46,6 +46,11 @@ test-browser: $(VENV)/installed  ## Test the pages in a real Chromium (installs 
 test-kernels: $(VENV)/installed  ## Test the GPU kernels in Triton's interpreter
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt triton
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 0 tests/encoder/fast/test_*kernels.py tests/training/test_step_kernels.py
+
+# On the machine's own torch: the environment here holds a build for CPUs.
+test-gpu:        ## Test kernels and whole trainings on the GPU of this machine
+	PYTHONPATH=src $(PYTHON) -m pytest -n 0 -m "gpu or not slow" tests/encoder/fast/test_*kernels.py \
+	  tests/training/test_step_kernels.py tests/training/test_training_on_gpu.py
 
 # Cases of the fuzzer in all, and kills of each of training, export and bulk prediction; FUZZ_SEED repeats a night.
 fuzz: export FUZZ_CASES ?= 12000
