@@ -23,13 +23,14 @@ import zstandard
 from handmade import COMPRESS, ROWS, WRITE, as_csv, as_dataset
 from hypothesis import strategies as st
 
+from abalone.data.bad_rows import usable
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML
-from abalone.data.columns import TextColumns
 from abalone.data.load import load_corpus
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.rows import TextColumns
+from abalone.data.store import MappedTexts, TextWriter
 from abalone.data.tokens import _header, read_tokens
-from abalone.data.unlabelled import read_texts
+from abalone.data.unlabelled import read_unlabelled
 from abalone.files.errors import DataError
 from fuzzing import Target, only_clear_errors
 from mutations import mutated
@@ -249,8 +250,8 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     with only_clear_errors(DataError, about=about):
         named, trained = (numbers.choice((None, None, ["text"], ["text", "split"], ["nope"])) for _ in range(2))
         ids = numbers.choice((None, None, None, "text", "split", "labels"))
-        for text in read_texts(path, TextColumns(named, trained or (), ids), options.get("encoding")):
-            text.encode()
+        for row in usable(read_unlabelled(path, TextColumns(named, trained or (), ids), options.get("encoding"))):
+            row.text.encode()
 
 
 def check_own_file(numbers: Numbers, place: Path) -> None:

@@ -4,8 +4,8 @@ from made_up_rcv1 import TRAIN, record, same, write_tokens
 
 from abalone.data.benchmarks import BENCHMARKS, rcv1
 from abalone.data.benchmarks.rcv1 import QRELS, TOKENS
+from abalone.files.checksums import seal
 from abalone.files.errors import DataError
-from abalone.files.sealed import seal
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from abalone import load_corpus
 from abalone.data import tokens as tokens_module
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.store import MappedTexts, TextWriter
 from abalone.data.tokens import PlainTokenizer, encode_in_pieces, tokenize
 from abalone.files.errors import DataError
 from patience import PATIENCE

@@ -10,7 +10,7 @@ from abalone import AbaloneClassifier
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.store import MappedTexts, TextWriter
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.inference.card import model_card

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.tables import BadRow, Row, Table
+from abalone.data.tables import BadRow, Record, Table
 from abalone.extras import install_hint
 from abalone.files.errors import DataError
 
@@ -35,14 +35,14 @@ class ParquetTable(Table):
         """The names in the schema."""
         return self._columns
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
         """Every row."""
         wanted = None if columns is None else list(columns)
         with (
             _reading(self.path, "Parquet") as pyarrow,
             pyarrow.parquet.ParquetFile(self.path, memory_map=True) as file,
         ):
-            yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
+            yield from _records(file.iter_batches(BATCH, columns=wanted), self._class_names)
 
 
 class ArrowTable(Table):
@@ -63,14 +63,14 @@ class ArrowTable(Table):
         """The names in the schema."""
         return self._columns
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
         """Every row."""
         wanted = list(self._columns if columns is None else columns)
         with _reading(self.path, "Arrow") as pyarrow, pyarrow.memory_map(str(self.path)) as source:
             reader = _ipc_reader(pyarrow, source)
             numbered = hasattr(reader, "num_record_batches")
             batches = map(reader.get_batch, range(reader.num_record_batches)) if numbered else reader
-            yield from _rows((batch.select(wanted) for batch in batches), self._class_names)
+            yield from _records((batch.select(wanted) for batch in batches), self._class_names)
 
 
 def _ipc_reader(pyarrow: Any, source: Any) -> Any:
@@ -121,14 +121,14 @@ class DatasetTable(Table):
         """The columns of the dataset."""
         return tuple(self._dataset.column_names)
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
         """Every row."""
         import pyarrow
 
         dataset = self._dataset if columns is None else self._dataset.select_columns(list(columns))
         try:
             # As Arrow, so that nothing is decoded or turned into tensors, whatever format the user has set.
-            yield from _rows(dataset.with_format("arrow").iter(BATCH), self._class_names)
+            yield from _records(dataset.with_format("arrow").iter(BATCH), self._class_names)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"the dataset is damaged: {error}", path=self.name) from error
 
@@ -156,14 +156,14 @@ def _import_datasets(path: Path) -> Any:
     return datasets
 
 
-def _rows(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Row]:
+def _records(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Record]:
     parts = (batch.slice(start, BATCH) for batch in batches for start in range(0, batch.num_rows, BATCH))
     values_of_rows = chain.from_iterable(map(_values, parts))
     for number, values in enumerate(values_of_rows, start=1):
         for column, names in class_names.items():
             if column in values:
                 values[column] = _named(values[column], names)
-        yield Row(number, values)
+        yield Record(number, values)
 
 
 def _values(batch: Any) -> list[dict[str, Any]]:

@@ -1,27 +1,35 @@
-"""From the rows of tables to documents: a text, labels, a split."""
+"""Documents: the texts, labels and splits of all rows, as they were read; copies of a text among them."""
 
 import json
-import shlex
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from reprlib import repr as short
+from typing import overload
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.badrows import BadRows
-from abalone.data.columns import NAMED, Columns, indicator, is_blank, require_columns
-from abalone.data.corpus import SPLITS
-from abalone.data.files import SPLIT_WORDS
-from abalone.data.label_cells import LabelCells
-from abalone.data.label_lists import LabelLists
-from abalone.data.labels import Cell, joined_names, read_cell
-from abalone.data.seen import text_hashes
-from abalone.data.tables import BadRow, Table, half_character
+from abalone.data.bad_rows import BadRows
+from abalone.data.labels import LabelCells, LabelLists
+from abalone.data.notes import blank_notes, separator_notes
+from abalone.data.rows import Columns, read_rows, require_columns
+from abalone.data.seen import text_hash, text_hashes
+from abalone.data.split import SPLITS, numbered
+from abalone.data.store import MappedTexts, TextWriter, take
+from abalone.data.tables import BadRow, Table
+from abalone.files.cache import cache_entry
+from abalone.files.checksums import sealed_once
 from abalone.files.errors import DataError, printable
+from abalone.files.schema import misfit
 from abalone.progress import track
+
+FORMAT = "abalone-documents-3"  # part of the key: another layout never meets an old folder
+FACTS, INDICES, ENDS, CODES, HASHES = "facts.json", "labels.npy", "ends.npy", "splits.npy", "hashes.npy"
+BAD_ROWS = "bad-rows.jsonl"
+
+SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [str], "bad_rows": int}
 
 
 @dataclass
@@ -90,30 +98,22 @@ def read_documents(
     """
     documents = Documents(offered=columns.labels if columns.indicators else ())
     texts: list[str] = []
-    keep = texts.append if keep_text is None else keep_text
     splits: list[str | None] = []
+    keep = texts.append if keep_text is None else keep_text
     blanks: Counter[str] = Counter()
     with LabelCells(label_separator, documents.labels) as cells:
         for table in tables:
             require_columns(table, columns)
             before = len(splits)
-            for row in track(table.rows(columns.names()), f"Reading {printable(Path(table.name).name)}"):
+            rows = read_rows(table, columns, lists_in_text=label_separator is None)
+            for row in track(rows, f"Reading {printable(Path(table.name).name)}"):
                 if isinstance(row, BadRow):
-                    bad_rows.reject(table.name, row.line, row.reason, row.source, row.hint, row.lines)
+                    bad_rows.reject(row)
                     continue
-                try:
-                    text = text_of(row.values, columns.text)
-                    cell = _cell(row.values, columns, lists_in_text=label_separator is None)
-                    split = _split(row.values.get(columns.split)) if columns.split else table.split
-                except ValueError as error:
-                    source = row.source or json.dumps(row.values, ensure_ascii=False, default=str)
-                    bad_rows.reject(table.name, row.line, str(error), source)
-                    continue
-                if columns.indicators:
-                    blanks.update(column for column in columns.labels if is_blank(row.values.get(column)))
-                keep(text)
-                cells.append(cell)
-                splits.append(split)
+                keep(row.text)
+                cells.append(row.labels)
+                splits.append(row.split)
+                blanks.update(row.blank)
             if len(splits) == before:
                 documents.notes.append(f"{Path(table.name).name} holds no documents.")
         if not columns.indicators and cells.bit_vectors:
@@ -124,66 +124,164 @@ def read_documents(
             )
         separators = cells.split()
     documents.texts, documents.splits = texts, splits
-    if blanks:
-        where = ", ".join(f"{column} {count:,}" for column, count in blanks.most_common(NAMED))
-        more = f" and {len(blanks) - NAMED:,} more columns" if len(blanks) > NAMED else ""
-        documents.notes.append(f"Blank cells in 0/1 columns, read as 0: {blanks.total():,} ({where}{more}).")
     documents.separator = separators[0] if separators else label_separator
-    if len(separators) > 1:
-        others = " and ".join(map(repr, separators[1:]))
-        documents.notes.append(
-            f"Labels are split at {separators[0]!r}, though {others} occur too; "
-            "label_separator= (--label-separator) changes that."
-        )
-    if cells.strings and (found := joined_names(dict.fromkeys(documents.labels.names))):
-        mark, names = found
-        documents.notes.append(
-            f"{len(names)} labels look like several joined by {mark!r}, such as {names[0]!r}: "
-            f"label_separator={mark!r} (--label-separator {shlex.quote(mark)}) would split them."
-        )
-    if label_separator and not cells.separated:
-        documents.notes.append(f"The label separator {label_separator!r} occurs in no label, so each is taken whole.")
+    names = dict.fromkeys(documents.labels.names) if cells.strings else {}
+    documents.notes += blank_notes(blanks)
+    documents.notes += separator_notes(label_separator, cells.separated, separators, names)
     return documents
 
 
-def text_of(values: Mapping[str, object], columns: Sequence[str]) -> str:
-    """The text of a row, its columns joined by a newline."""
-    parts = []
-    for column in columns:
-        part = values.get(column)
-        if isinstance(part, str):
-            if part.strip():
-                parts.append(part)
-        elif part is not None:
-            raise ValueError(f"the text in column {column!r} is not a string but {type(part).__name__}: {short(part)}")
-    if not parts:
-        raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
-    text = "\n".join(parts)
-    if reason := half_character(text):
-        raise ValueError(f"the text {reason}")
-    return text
+def without_copies(documents: Documents) -> Documents:
+    """Leave out texts that occurred before; the first takes the labels of all its copies.
+
+    So a table with one row for each label of a text becomes one with all its labels.
+    """
+    hashes = documents.text_hashes()
+    rows = np.sort(np.unique(hashes, return_index=True)[1])  # [g], the documents that stay
+    if len(rows) == len(hashes):
+        return documents
+    keeper = numbered(hashes)  # [n], which of those each document goes into
+    labels = _merged(documents.labels, keeper, len(rows))
+    per_document = np.diff(documents.label_matrix()[1].indptr)  # [n]
+    differing = np.unique(keeper[per_document < labels.lengths()[keeper]]).size
+    added = f"; {differing:,} of the remaining texts took labels from a copy" if differing else ""
+    note = f"Duplicate texts left out: {len(hashes) - len(rows):,}{added}."
+    return Documents(
+        take(documents.texts, rows),
+        labels,
+        [documents.splits[row] for row in rows],
+        documents.offered,
+        documents.separator,
+        [*documents.notes, note],
+        hashes[rows],
+    )
 
 
-def _cell(values: Mapping[str, object], columns: Columns, *, lists_in_text: bool) -> Cell:
-    if not columns.indicators:
-        cell = read_cell(values.get(columns.labels[0]), lists_in_text=lists_in_text)
-        for label in (cell,) if isinstance(cell, str) else cell:
-            if reason := half_character(label):
-                raise ValueError(f"the label {label!r} {reason}")
-        return cell
-    carried = []
-    for column in columns.labels:
-        value = values.get(column)
-        yes = False if is_blank(value) else indicator(value)
-        if yes is None:
-            raise ValueError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
-        if yes:
-            carried.append(column)
-    return tuple(carried)
+def _merged(lists: LabelLists, keeper: np.ndarray, kept: int) -> LabelLists:
+    """The labels of documents, [n], put together by the document that each goes into; each label once."""
+    together = lists.select(np.argsort(keeper, kind="stable"))
+    indices, _ = together.arrays()
+    owner = np.repeat(np.sort(keeper), together.lengths())  # [assignments]
+    _, once = np.unique(owner * max(len(lists.names), 1) + indices, return_index=True)
+    once.sort()
+    return LabelLists(lists.names, indices[once], np.cumsum(np.bincount(owner[once], minlength=kept)))
 
 
-def _split(value: object) -> str:
-    word = value.strip() if isinstance(value, str) else short(value) if value else ""
-    if split := SPLIT_WORDS.get(word.lower()):
-        return split
-    raise ValueError(f"{f'unknown split {short(word)}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")
+Read = Callable[[Callable[[str], None], BadRows], Documents]
+"""Reads documents, and hands texts and rows that cannot be used to who takes them."""
+
+
+def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, Path | None]:
+    """The documents that `read` gives, from the cache folder if they were read before and are intact.
+
+    Args:
+        key: changes with anything that changes the documents.
+        read: called if they are not there yet.
+        skip_bad_rows: whether rows that cannot be used are left out.
+
+    Returns:
+        The documents, and the list of rows left out, if any were.
+    """
+    folder = cache_entry("texts", key)
+    try:
+        sealed_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
+    except OSError as error:
+        raise DataError(
+            f"the texts cannot be cached here: {error.strerror or error}",
+            path=folder.parent,
+            hint="Set ABALONE_CACHE to a folder with space for all of them.",
+        ) from error
+    try:
+        return _read_back(folder)
+    except Exception as error:  # numpy says in many ways that bytes are wrong
+        raise DataError(
+            "the cached texts are damaged", path=folder, hint="Delete the folder; it will be rebuilt."
+        ) from error
+
+
+def _read_back(folder: Path) -> tuple[Documents, Path | None]:
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    if wrong := misfit(facts, SHAPE):
+        raise ValueError(wrong)
+    indices, ends, codes, hashes = (
+        np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES, HASHES)
+    )
+    texts = MappedTexts(folder)
+    _refuse_misfits(len(texts), len(facts["names"]), indices, ends, codes)
+    if hashes.dtype != np.uint64 or hashes.shape != (len(texts),):
+        raise ValueError("the hashes are not those of these texts")
+    documents = Documents(
+        texts,
+        LabelLists(facts["names"], indices, ends),
+        CodedSplits(codes),
+        tuple(facts["offered"]),
+        facts["separator"],
+        facts["notes"],
+        hashes,
+    )
+    return documents, folder / BAD_ROWS if facts["bad_rows"] else None
+
+
+def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarray, codes: np.ndarray) -> None:
+    """Raise where an array does not fit the others: products follow indices wherever they point, out of memory too."""
+    whole = all(each.ndim == 1 and each.dtype.kind == "i" for each in (indices, ends, codes))
+    if not whole or len(ends) != texts or len(codes) != texts:
+        raise ValueError("the arrays are not those of these texts")
+    steps = np.diff(ends, prepend=0)
+    if steps.min(initial=0) < 0 or (ends[-1] if texts else 0) != len(indices):
+        raise ValueError("the documents' labels do not end where they should")
+    if indices.min(initial=0) < 0 or indices.max(initial=-1) >= names:
+        raise ValueError(f"there are labels beyond the {names} names")
+    if codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(SPLITS):
+        raise ValueError("there are splits that nobody knows")
+
+
+def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:
+    hashes = array("Q")
+    with TextWriter(place) as writer, BadRows(place / BAD_ROWS if skip_bad_rows else None) as bad_rows:
+
+        def keep(text: str) -> None:
+            writer.append(text)
+            hashes.append(text_hash(text))  # here, since nobody wants to read all texts again to find copies
+
+        documents = read(keep, bad_rows)
+    indices, ends = documents.labels.arrays()
+    codes = np.array([SPLITS.index(split) if split else -1 for split in documents.splits], dtype=np.int8)
+    arrays = {INDICES: indices, ENDS: ends, CODES: codes, HASHES: np.frombuffer(hashes, dtype=np.uint64)}
+    for name, content in arrays.items():
+        np.save(place / name, content, allow_pickle=False)
+    facts = {
+        "names": documents.labels.names,
+        "offered": documents.offered,
+        "separator": documents.separator,
+        "notes": documents.notes,
+        "bad_rows": bad_rows.count,
+    }
+    (place / FACTS).write_text(json.dumps(facts), encoding="utf-8")  # a separator may be half a character
+
+
+class CodedSplits(Sequence[str | None]):
+    """The split of each document, as a byte.
+
+    Args:
+        codes: [documents], places in `SPLITS`, −1 for none.
+    """
+
+    def __init__(self, codes: np.ndarray) -> None:
+        self.codes = codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, item: int) -> str | None: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[str | None]: ...
+    def __getitem__(self, item: int | slice) -> str | list[str | None] | None:
+        if isinstance(item, slice):
+            return [self[row] for row in range(*item.indices(len(self)))]
+        code = int(self.codes[item])
+        return None if code < 0 else SPLITS[code]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return map(self.__getitem__, range(len(self)))

@@ -8,14 +8,13 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from scipy.sparse import coo_array, coo_matrix, csr_array, issparse
 
-from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
-from abalone.data.label_lists import LabelLists
-from abalone.data.labels import in_order, label_matrix
+from abalone.data.labels import LabelLists, in_order, label_matrix
+from abalone.data.notes import listed
 from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
+from abalone.data.store import MappedTexts, take
 from abalone.data.tables import half_character
-from abalone.data.texts import MappedTexts, take
 
 LabelMatrix = np.ndarray | csr_array
 

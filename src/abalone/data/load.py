@@ -1,4 +1,4 @@
-"""`load_corpus`: the front door of the data layer."""
+"""`load_corpus`: a user's own data, or a known corpus, as a `Corpus`."""
 
 import hashlib
 import json
@@ -11,16 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abalone.data.assemble import assemble, unseen_message
-from abalone.data.badrows import BadRows
+from abalone.data.bad_rows import BadRows
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.data.columns import Columns, choose_columns
-from abalone.data.corpus import Corpus
-from abalone.data.documents import Documents, read_documents, with_merged_case
-from abalone.data.files import matching_files
-from abalone.data.repeated import without_copies
-from abalone.data.sources import Source, open_dataset, open_path
-from abalone.data.store import FORMAT, read_once
+from abalone.data.corpus import Corpus, assemble
+from abalone.data.documents import FORMAT, Documents, read_documents, read_once, with_merged_case, without_copies
+from abalone.data.notes import unseen_note
+from abalone.data.rows import Columns, choose_columns
+from abalone.data.sources import Source, matching_files, open_dataset, open_path
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
@@ -105,7 +102,7 @@ def load_corpus(
     )
     corpus = assemble(read.documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
     if corpus.unseen_labels:
-        warnings.warn(unseen_message(corpus.unseen_labels), stacklevel=2)
+        warnings.warn(unseen_note(corpus.unseen_labels), stacklevel=2)
     return corpus
 
 
@@ -183,7 +180,8 @@ def _read(
             key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), skip_bad_rows=report is not None
         )
         if left_out is not None:
-            bad_rows.take_from(left_out)
+            with left_out.open("rb") as listed:
+                bad_rows.take_from(listed)
     return documents, bad_rows
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from abalone.data.texts import MappedTexts
-from abalone.files.cache import cache_entry, written_whole
+from abalone.data.store import MappedTexts
+from abalone.files.atomic import written_whole
+from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError
 from abalone.progress import track
 

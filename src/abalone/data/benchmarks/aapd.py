@@ -3,13 +3,13 @@
 from itertools import compress, zip_longest
 from pathlib import Path
 
-from abalone.data.assemble import build_corpus, uncarried_notes
-from abalone.data.benchmarks.release import Release, find_file, read_lines, read_rows, with_gaps_noted
-from abalone.data.columns import indicator
-from abalone.data.corpus import SPLITS, Corpus
+from abalone.data.benchmarks.release import Release, exact_split, find_file, read_lines, read_records, with_gaps_noted
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.data.files import data_format
-from abalone.data.split import exact_split
+from abalone.data.notes import uncarried_notes
+from abalone.data.rows import indicator
+from abalone.data.sources import data_format
+from abalone.data.split import SPLITS
 from abalone.data.tables import CsvTable
 from abalone.files.errors import DataError
 
@@ -46,7 +46,7 @@ def load(path: Path | None = None) -> Corpus:
             seed=SEED,
             path=str(place),
         ),
-        notes=[*documents.notes, *uncarried_notes(documents, names)],
+        notes=[*documents.notes, *uncarried_notes(documents.offered, names)],
     )
     return with_gaps_noted(corpus)
 
@@ -105,11 +105,11 @@ def _read_csv(files: list[Path]) -> Documents:
         table = CsvTable(file)
         if table.columns != header:
             raise DataError(f"not the columns of {files[0].name}", path=file, line=1)
-        for row in read_rows(table):
-            bits = [indicator(row.values[name]) for name in names]
+        for record in read_records(table):
+            bits = [indicator(record.values[name]) for name in names]
             if None in bits:
-                raise DataError(f"not an abstract and then {len(names)} values of 0 or 1", path=file, line=row.line)
-            documents.add(str(row.values["abstract"]).strip(), compress(names, bits))
+                raise DataError(f"not an abstract and then {len(names)} values of 0 or 1", path=file, line=record.line)
+            documents.add(str(record.values["abstract"]).strip(), compress(names, bits))
     documents.offered = names
     if unread:
         documents.notes.append(f"Columns not read: {', '.join(map(repr, unread))}.")

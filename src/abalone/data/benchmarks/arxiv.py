@@ -6,9 +6,8 @@ It has AAPD's size and shape but other papers (2007–2026): its figures are not
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
-from abalone.data.corpus import Corpus
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
 from abalone.files.errors import DataError
 

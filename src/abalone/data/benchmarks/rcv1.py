@@ -11,19 +11,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from abalone.data.assemble import build_corpus
-from abalone.data.benchmarks.rcv1_xml import ancestors, read_news, xml_files
-from abalone.data.benchmarks.release import Release, find_file, is_id, read_lines, with_gaps_noted
-from abalone.data.corpus import RARE, Corpus
-from abalone.data.split import exact_split
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.benchmarks.release import Release, exact_split, find_file, is_id, read_lines, with_gaps_noted
+from abalone.data.corpus import RARE, Corpus, build_corpus
+from abalone.data.store import MappedTexts, TextWriter
+from abalone.data.streams import read_zip
 from abalone.files.cache import cache_entry, source_key
+from abalone.files.checksums import sealed_once
 from abalone.files.errors import DataError
-from abalone.files.sealed import sealed_once
 from abalone.progress import track
 
 RELEASE = Release(
@@ -46,6 +45,8 @@ MINIMUM = RARE  # a topic stays if at least as many training documents carry it
 VALIDATION_SHARE, SEED = 0.15, 0
 LYRL2004, RAW_XML = "LYRL2004 tokens", "raw XML"  # the two forms
 VERSION = "rcv1-3"  # to be raised with every change in what is written to the cache
+TOPIC_CODES = ".//codes[@class='bip:topics:1.0']/code[@code]"
+REGION_CODES = ".//codes[@class='bip:countries:1.0']/code"
 
 
 def load(path: Path | None = None) -> Corpus:
@@ -280,3 +281,71 @@ def _records_of_news(files: list[Path], topics: Topics, notes: list[str], *, jud
     ):
         if count:
             notes.append(f"{count} {finding}")
+
+
+class NewsItem(NamedTuple):
+    """One news item, as far as RCV1-v2 needs it."""
+
+    document: int
+    text: str  # headline and paragraphs
+    topics: list[str]  # as they were coded, without their ancestors
+    has_region: bool
+    path: Path
+
+
+def xml_files(place: Path) -> list[Path]:
+    """The XML files and zips at `place`, in a fixed order."""
+    files = [place] if place.is_file() else sorted(place.rglob("*"))
+    return [file for file in files if file.suffix.lower() in {".xml", ".zip"} and file.is_file()]
+
+
+def read_news(files: list[Path]) -> Iterator[NewsItem | None]:
+    """The news items of XML files and zips; `None` for an XML file that holds something else."""
+    for path, content in _contents(files):
+        try:
+            item = ElementTree.fromstring(content)
+        except ElementTree.ParseError as error:
+            raise DataError(f"not well-formed XML ({error})", path=path, line=error.position[0]) from error
+        except (LookupError, ValueError) as error:  # an encoding that Python does not know, or not here
+            raise DataError(f"not readable XML ({error})", path=path) from error
+        if item.tag != "newsitem":
+            yield None
+            continue
+        document = item.get("itemid", "")
+        if not is_id(document):
+            raise DataError(f"the news item has the itemid {document!r}", path=path)
+        heading = item.findtext("headline") or item.findtext("title") or ""
+        paragraphs = ("".join(paragraph.itertext()) for paragraph in item.iterfind("text/p"))
+        yield NewsItem(
+            document=int(document),
+            text="\n".join(part.strip() for part in (heading, *paragraphs)).strip(),
+            topics=[code.attrib["code"] for code in item.iterfind(TOPIC_CODES)],
+            has_region=item.find(REGION_CODES) is not None,
+            path=path,
+        )
+
+
+def ancestors(topic: str) -> list[str]:
+    """The topics above `topic`, which its code spells out: C1511 lies under C151, C15 and CCAT.
+
+    >>> ancestors("C1511"), ancestors("GSPO"), ancestors("MCAT")
+    (['C151', 'C15', 'CCAT'], ['GCAT'], [])
+    """
+    root = f"{topic[:1]}CAT"
+    if topic == root or not topic.startswith(("C", "E", "G", "M")):
+        return []
+    numbered = topic[1:].isdecimal()
+    return [*(topic[:length] for length in range(len(topic) - 1, 2, -1) if numbered), root]
+
+
+def _contents(files: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    """Name and content of every XML file; zips are read without unpacking them."""
+    for file in files:
+        if file.suffix.lower() == ".xml":
+            try:
+                yield file, file.read_bytes()
+            except OSError as error:
+                raise DataError(f"cannot be read: {error.strerror}", path=file) from error
+            continue
+        for member, content in read_zip(file, ".xml"):
+            yield file / member, content

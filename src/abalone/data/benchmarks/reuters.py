@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from abalone.data.archives import read_tar
-from abalone.data.assemble import build_corpus
-from abalone.data.benchmarks.release import Release, with_gaps_noted
-from abalone.data.corpus import Corpus
+from abalone.data.benchmarks.release import Release, exact_split, with_gaps_noted
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.data.split import exact_split
+from abalone.data.streams import read_tar
 from abalone.files.errors import DataError
 
 RELEASE = Release(

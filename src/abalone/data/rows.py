@@ -1,14 +1,18 @@
-"""Which columns of a table hold the text, the labels and the split."""
+"""Rows: the columns that hold text, labels, split and id, and what a row has in them."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
+from pathlib import Path
 from reprlib import repr as short
 from typing import NoReturn
 
-from abalone.data.tables import PEEK, Row, Table
+from abalone.data.labels import Cell, read_cell
+from abalone.data.split import SPLIT_WORDS
+from abalone.data.tables import PEEK, BadRow, Record, Table, half_character
 from abalone.files.errors import DataError
 
 TEXT_NAMES = (
@@ -30,21 +34,24 @@ class Columns:
 
     Args:
         text: joined by a newline where they are several.
-        labels: one column of labels, or one 0/1 column per label.
+        labels: one column of labels, or one 0/1 column per label; none where texts come without labels.
         indicators: whether `labels` are 0/1 columns; a blank cell in them is a 0.
         split: the column that says the split of each row.
+        id: the column that says what each row is known by.
         notes: how they were chosen, where a person should know.
     """
 
     text: tuple[str, ...]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     indicators: bool = False
     split: str | None = None
+    id: str | None = None
     notes: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
-        """All of them."""
-        return tuple(dict.fromkeys((*self.text, *self.labels, *([self.split] if self.split else []))))
+        """Return all of them."""
+        others = (name for name in (self.split, self.id) if name is not None)
+        return tuple(dict.fromkeys((*self.text, *self.labels, *others)))
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,12 @@ class TextColumns:
     Args:
         named: by a person; several are joined by a newline.
         trained: those of the documents that a model was trained on: taken where none is named and all are there.
-        ids: what each text is to be known by.
+        id: what each text is to be known by.
     """
 
     named: Sequence[str] | None = None
     trained: Sequence[str] = ()
-    ids: str | None = None
+    id: str | None = None
 
     def found_in(self, present: Sequence[str]) -> tuple[str, ...] | None:
         """The columns of the text, of those that there are; `None` where the usual names are to be looked for too."""
@@ -108,7 +115,7 @@ def choose_columns(
             f"No column is named like labels, so the {len(labels)} columns of 0 and 1 are taken as labels"
             + (f"; not used: {_explained(unused)}." if unused else ".")
         )
-    return Columns(text, labels, indicators, split, tuple(notes))
+    return Columns(text, labels, indicators, split, notes=tuple(notes))
 
 
 def text_columns(
@@ -174,7 +181,7 @@ def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[tuple[str,
 
     A later row that differs is a bad row, not a doubt.
     """
-    peeked = [row for row in islice(table.rows(), PEEK) if isinstance(row, Row)]
+    peeked = [row for row in islice(table.records(), PEEK) if isinstance(row, Record)]
     reasons = {name: _why_no_indicator(name, peeked) for name in table.columns if name not in taken}
     return (
         tuple(name for name, why in reasons.items() if why is None),
@@ -182,7 +189,7 @@ def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[tuple[str,
     )
 
 
-def _why_no_indicator(name: str, peeked: Sequence[Row]) -> str | None:
+def _why_no_indicator(name: str, peeked: Sequence[Record]) -> str | None:
     """What keeps a column from being one of 0 and 1, if anything does."""
     others = [row for row in peeked if not is_blank(row.values.get(name))]
     if not others:
@@ -229,3 +236,139 @@ def _missing(table: Table, name: str, reason: str) -> DataError:
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     nearest = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return DataError(reason, path=table.name, hint=f"Columns: {', '.join(table.columns)}.{nearest}")
+
+
+@dataclass(slots=True)
+class Row:
+    """A row that can be used: what training and prediction read of it.
+
+    Args:
+        text: of the document.
+        id: what it is known by, where a column says that.
+        labels: its cell of labels, of which the names may still have to be split; none in prediction.
+        blank: the 0/1 columns in which its cell is blank.
+        split: that it belongs to, if that is known.
+    """
+
+    text: str
+    id: str | int | None = None
+    labels: Cell = ()
+    blank: tuple[str, ...] = ()
+    split: str | None = None
+
+
+def read_rows(table: Table, columns: Columns, *, lists_in_text: bool = True) -> Iterator[Row | BadRow]:
+    """Read the rows of a table, with a `BadRow` in the place of each that cannot be used.
+
+    Args:
+        table: has the `columns`.
+        columns: what is read of it.
+        lists_in_text: read labels like `["a", "b"]` in a string as a list.
+    """
+    for record in table.records(columns.names()):
+        if isinstance(record, BadRow):
+            yield record
+        else:
+            yield read_row(record, columns, table.name, split=table.split, lists_in_text=lists_in_text)
+
+
+def read_row(
+    record: Record, columns: Columns, path: str | Path, *, split: str | None = None, lists_in_text: bool = True
+) -> Row | BadRow:
+    """Read one row; the arguments are those of `read_rows`.
+
+    Args:
+        path: of the file, for a bad row.
+        split: that the row belongs to where no column says it.
+    """
+    values, row_id = record.values, None
+    try:
+        if columns.id is not None:
+            row_id = _id(values.get(columns.id), columns.id)
+        row = Row(_text(values, columns.text), row_id)
+        if columns.indicators:
+            row.labels, row.blank = _indicated(values, columns.labels)
+        elif columns.labels:
+            row.labels = _labels(values.get(columns.labels[0]), lists_in_text)
+        row.split = split if columns.split is None else _split(values.get(columns.split))
+    except ValueError as error:
+        source = record.source or json.dumps(values, ensure_ascii=False, default=str)
+        return BadRow(path, record.line, str(error), source, id=row_id)
+    return row
+
+
+def _text(values: Mapping[str, object], columns: Sequence[str]) -> str:
+    parts = []
+    for column in columns:
+        part = values.get(column)
+        if isinstance(part, str):
+            if part.strip():
+                parts.append(part)
+        elif part is not None:
+            raise ValueError(f"the text in column {column!r} is not a string but {type(part).__name__}: {short(part)}")
+    if not parts:
+        raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
+    text = "\n".join(parts)
+    if reason := half_character(text):
+        raise ValueError(f"the text {reason}")
+    return text
+
+
+def _labels(value: object, lists_in_text: bool) -> Cell:
+    cell = read_cell(value, lists_in_text=lists_in_text)
+    for label in (cell,) if isinstance(cell, str) else cell:
+        if reason := half_character(label):
+            raise ValueError(f"the label {label!r} {reason}")
+    return cell
+
+
+def _indicated(values: Mapping[str, object], columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the 0/1 columns that hold a 1, and those that are blank."""
+    carried, blank = [], []
+    for column in columns:
+        value = values.get(column)
+        if is_blank(value):
+            blank.append(column)
+        elif (yes := indicator(value)) is None:
+            raise ValueError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
+        elif yes:
+            carried.append(column)
+    return tuple(carried), tuple(blank)
+
+
+def _split(value: object) -> str:
+    word = value.strip() if isinstance(value, str) else short(value) if value else ""
+    if split := SPLIT_WORDS.get(word.lower()):
+        return split
+    raise ValueError(f"{f'unknown split {short(word)}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")
+
+
+def _id(value: object, column: str) -> str | int:
+    if is_blank(value):
+        raise ValueError(f"no id in column {column!r}")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(
+            f"the id in column {column!r} is not a string or integer but {type(value).__name__}: {short(value)}"
+        )
+    if isinstance(value, str) and (reason := half_character(value)):
+        raise ValueError(f"the id {reason}")
+    return value
+
+
+def with_ids(rows: Iterable[Row], answers: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
+    """Return the answers to rows, each with the id of its row, if it has one.
+
+    Example:
+        >>> list(with_ids([Row("w1", 7), Row("w2")], [{"labels": ["a"]}, {"labels": []}]))
+        [{'id': 7, 'labels': ['a']}, {'labels': []}]
+    """
+    for row, answer in zip(rows, answers, strict=True):
+        yield answer if row.id is None else {"id": row.id, **answer}
+
+
+def texts_and_ids(rows: Iterable[Row]) -> Iterator[str]:
+    """Return each text and the id of its row, if it has one, for a checksum: the same texts under other ids differ."""
+    for row in rows:
+        yield row.text
+        if row.id is not None:
+            yield repr(row.id)

@@ -1,18 +1,54 @@
-"""Folders of the cache with a checksum of every file, so that damage is noticed before it is read."""
+"""Checksums: of files, of texts, and of the files in a folder of the cache, which show damage before it is read."""
 
+import hashlib
 import json
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from abalone.files.cache import build_once
-from abalone.files.partial import opened, remove_folder
+from abalone.files.atomic import build_once, remove_folder
+from abalone.files.errors import DataError
+from abalone.files.locks import opened
 
 SEAL = "checksums.json"
 BLOCK = 1 << 22  # bytes
+
+
+def sha256(path: Path) -> str:
+    """Return the checksum of a file as it lies on disk."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+
+
+class Digest(Protocol):
+    """What `hashlib` makes."""
+
+    def update(self, content: bytes, /) -> object:
+        """Take more bytes in."""
+        ...
+
+
+def add_texts(digest: Digest, texts: Iterable[str]) -> None:
+    """Take texts in, whatever characters they hold, each with its length: ["ab", "c"] is not ["a", "bc"].
+
+    Example:
+        >>> from hashlib import sha256
+        >>> one, other = sha256(), sha256()
+        >>> add_texts(one, ["ab", "c"]), add_texts(other, ["a", "bc"])
+        (None, None)
+        >>> one.digest() == other.digest()
+        False
+    """
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
 
 
 def sealed_once(folder: Path, build: Callable[[Path], None]) -> Path:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from abalone.files import sealed
-from abalone.files.sealed import SEAL, damaged_file, sealed_once
+from abalone.files import checksums
+from abalone.files.checksums import SEAL, damaged_file, sealed_once
 
 
 @pytest.fixture
@@ -54,6 +54,6 @@ def test_what_another_process_has_made_again_meanwhile_stays(folder, monkeypatch
         return "one"
 
     made = []
-    monkeypatch.setattr(sealed, "damaged_file", overtaken)
+    monkeypatch.setattr(checksums, "damaged_file", overtaken)
     sealed_once(folder, pytest.fail)
     assert made == [folder.stat().st_ino]
