@@ -136,7 +136,7 @@ def test_the_fingerprint_follows_the_texts_and_their_order_but_not_their_place(t
     )
 
 
-def test_half_characters_are_not_written(tmp_path):
+def test_lone_surrogates_are_not_written(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         written(tmp_path, ["lone \ud800 surrogate"])
     assert list(tmp_path.iterdir()) == []

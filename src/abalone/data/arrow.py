@@ -32,11 +32,11 @@ class ParquetTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the schema."""
+        """Return the names in the schema."""
         return self._columns
 
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
-        """Every row."""
+        """Yield every row."""
         wanted = None if columns is None else list(columns)
         with (
             _reading(self.path, "Parquet") as pyarrow,
@@ -60,11 +60,11 @@ class ArrowTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the schema."""
+        """Return the names in the schema."""
         return self._columns
 
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
-        """Every row."""
+        """Yield every row."""
         wanted = list(self._columns if columns is None else columns)
         with _reading(self.path, "Arrow") as pyarrow, pyarrow.memory_map(str(self.path)) as source:
             reader = _ipc_reader(pyarrow, source)
@@ -74,7 +74,7 @@ class ArrowTable(Table):
 
 
 def _ipc_reader(pyarrow: Any, source: Any) -> Any:
-    """Of a file, or of a stream, as the datasets library writes it: the first bytes tell."""
+    """Return the reader of a file, or of a stream, as the datasets library writes it: the first bytes tell."""
     magic = source.read(6)
     source.seek(0)
     return pyarrow.ipc.open_file(source) if magic == b"ARROW1" else pyarrow.ipc.open_stream(source)
@@ -82,7 +82,7 @@ def _ipc_reader(pyarrow: Any, source: Any) -> Any:
 
 @contextmanager
 def _reading(path: Path, what: str) -> Iterator[Any]:
-    """The library, with its errors in words that name the file."""
+    """Import pyarrow, and let its errors name the file."""
     try:
         import pyarrow
         import pyarrow.ipc
@@ -96,7 +96,7 @@ def _reading(path: Path, what: str) -> Iterator[Any]:
 
 
 def _names_in_schema(schema: Any, path: Path) -> dict[str, list[str]]:
-    """The names of integer labels, which the hub writes into the schema."""
+    """Return the names of integer labels, which the hub writes into the schema."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     datasets = _import_datasets(path)
@@ -118,11 +118,11 @@ class DatasetTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the dataset."""
+        """Return the columns of the dataset."""
         return tuple(self._dataset.column_names)
 
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
-        """Every row."""
+        """Yield every row."""
         import pyarrow
 
         dataset = self._dataset if columns is None else self._dataset.select_columns(list(columns))
@@ -134,7 +134,7 @@ class DatasetTable(Table):
 
 
 def load_saved(folder: Path) -> "Dataset | DatasetDict":
-    """What `save_to_disk` has written to `folder`."""
+    """Load the dataset that `save_to_disk` has written to `folder`."""
     datasets = _import_datasets(folder)
     try:
         return datasets.load_from_disk(str(folder))
@@ -143,7 +143,7 @@ def load_saved(folder: Path) -> "Dataset | DatasetDict":
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether `save_to_disk` of the datasets library wrote `folder`."""
+    """Return whether `save_to_disk` of the datasets library wrote `folder`."""
     single = ("state.json", "dataset_info.json")
     return (folder / "dataset_dict.json").is_file() or all((folder / name).is_file() for name in single)
 
@@ -174,7 +174,7 @@ def _values(batch: Any) -> list[dict[str, Any]]:
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names behind the integers, for columns of class labels and of lists of them."""
+    """Return the names behind the integers, for columns of class labels and of lists of them."""
     names = {}
     for column, feature in features.items():
         while (inner := getattr(feature, "feature", None)) is not None:

@@ -1,4 +1,4 @@
-"""Bad rows: an error at the first, or a report of all that were left out, or an answer in the place of each."""
+"""Bad rows: raised at the first, listed in a report, or answered in their places."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Corpora, the shape of data that every later stage takes: texts, 0/1 label matrices, label names, provenance."""
+"""Corpora: texts, 0/1 label matrices, label names and provenance, the input of every later stage."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -41,7 +41,7 @@ class Split:
 
     @cached_property
     def word_count(self) -> int:
-        """White-space separated words in all texts."""
+        """Count the white-space separated words in all texts."""
         return sum(len(text.split()) for text in self.texts)
 
 
@@ -76,7 +76,7 @@ class Corpus:
                 )
 
     def splits(self) -> Iterator[tuple[str, Split]]:
-        """The three splits with their names, in order."""
+        """Yield the three splits with their names, in order."""
         yield from zip(SPLITS, (self.train, self.validation, self.test), strict=True)
 
     def with_validation_in_train(self) -> "Corpus":
@@ -86,7 +86,7 @@ class Corpus:
         return replace(self, train=Split(texts, labels), validation=Split([], self.validation.labels[:0]))
 
     def stats(self) -> "CorpusStats":
-        """The columns of the paper's Table 1 and the shape of the tail."""
+        """Return the columns of the paper's Table 1 and the shape of the tail."""
         return CorpusStats.of(self)
 
 
@@ -141,7 +141,7 @@ def build_corpus(
     provenance: Mapping[str, object],
     notes: Iterable[str] = (),
 ) -> Corpus:
-    """The corpus of documents whose splits are decided.
+    """Build the corpus of documents whose splits are decided.
 
     A label without a training document loses its column and is reported, as are labels of one split only.
 
@@ -253,7 +253,7 @@ def _note_exceptions(
 
 @dataclass(frozen=True)
 class CorpusStats:
-    """What a corpus looks like. Frequencies are those of the training split, the rest is over all documents."""
+    """Statistics of a corpus. Frequencies are those of the training split, the rest is over all documents."""
 
     train: int
     validation: int
@@ -296,12 +296,12 @@ class CorpusStats:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values, for JSON and tables."""
+        """Return plain values, for JSON and tables."""
         return asdict(self)
 
 
 def gini(frequencies: np.ndarray) -> float:
-    """Gini coefficient of label frequencies: half the mean absolute difference over the mean."""
+    """Return the Gini coefficient of label frequencies: half the mean absolute difference over the mean."""
     ascending = np.sort(frequencies).astype(np.float64)
     n, total = ascending.size, ascending.sum()
     if total == 0:
@@ -311,7 +311,7 @@ def gini(frequencies: np.ndarray) -> float:
 
 
 def head_share(frequencies: np.ndarray) -> float:
-    """Share of the label assignments that falls on the most frequent third of the labels."""
+    """Return the share of the label assignments that falls on the most frequent third of the labels."""
     total = frequencies.sum()
     if total == 0:
         return 0.0

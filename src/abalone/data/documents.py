@@ -1,4 +1,4 @@
-"""Documents: the texts, labels and splits of all rows, as they were read; copies of a text among them."""
+"""Documents: the texts, labels and splits of all rows as they were read, in memory or in the cache."""
 
 import json
 from array import array
@@ -34,7 +34,7 @@ SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [s
 
 @dataclass
 class Documents:
-    """What was read: document `i` has `texts[i]`, the labels `labels[i]` and the split `splits[i]`, if any.
+    """Documents as they were read: `i` has `texts[i]`, the labels `labels[i]` and the split `splits[i]`, if any.
 
     `offered` are the labels that the source has a place for (a 0/1 column, a bit), carried or not.
     """
@@ -54,18 +54,18 @@ class Documents:
         self.splits.append(split)  # type: ignore[attr-defined]
 
     def label_matrix(self) -> tuple[list[str], csr_array]:
-        """The labels that a document carries, in order, and who carries which: 0/1, [n, L]."""
+        """Return the labels that a document carries, in order, and who carries which: 0/1, [n, L]."""
         names = self.labels.carried()
         return names, self.labels.matrix(names)
 
     def text_hashes(self) -> np.ndarray:
-        """[n], the same for copies of a text."""
+        """Return hashes that are the same for copies of a text, [n]."""
         if self.hashes is None:
             self.hashes = text_hashes(self.texts)
         return self.hashes
 
     def rows(self) -> dict[str, np.ndarray]:
-        """Which documents each split has, as far as that is known."""
+        """Return the documents of each split, as far as that is known."""
         of_row = np.array([SPLITS.index(split) if split else -1 for split in self.splits], dtype=np.int8)
         return {split: np.flatnonzero(of_row == number) for number, split in enumerate(SPLITS)}
 
@@ -158,7 +158,7 @@ def without_copies(documents: Documents) -> Documents:
 
 
 def _merged(lists: LabelLists, keeper: np.ndarray, kept: int) -> LabelLists:
-    """The labels of documents, [n], put together by the document that each goes into; each label once."""
+    """Merge the labels of documents, [n], by the document that each goes into; each label once."""
     together = lists.select(np.argsort(keeper, kind="stable"))
     indices, _ = together.arrays()
     owner = np.repeat(np.sort(keeper), together.lengths())  # [assignments]
@@ -172,7 +172,7 @@ Read = Callable[[Callable[[str], None], BadRows], Documents]
 
 
 def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, Path | None]:
-    """The documents that `read` gives, from the cache folder if they were read before and are intact.
+    """Return the documents that `read` gives, from the cache folder if they were read before and are intact.
 
     Args:
         key: changes with anything that changes the documents.

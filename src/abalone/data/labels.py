@@ -1,4 +1,4 @@
-"""Labels: as people write them in cells, the names in them document by document, and the 0/1 matrix."""
+"""Labels: cells as people write them, the names in them by document, and the 0/1 matrix."""
 
 import ast
 import json
@@ -60,7 +60,7 @@ def _name(label: object) -> str:
 
 
 def _list_in_text(text: str) -> list[object]:
-    """A list written as JSON, or by Python as pandas writes it to CSV."""
+    """Read a list written as JSON, or by Python as pandas writes it to CSV."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _list_in_text(text: str) -> list[object]:
 
 
 def _other_collection_in_text(text: str) -> object:
-    """A tuple or a set as Python writes it, in order, or a dictionary; `None` for any other text, such as `(new)`."""
+    """Read a tuple, set or dictionary as Python writes it; None for any other text, such as `(new)`."""
     if text in ("set()", "frozenset()"):
         return ()
     if text.startswith("frozenset({") and text.endswith("})"):
@@ -87,7 +87,7 @@ def _other_collection_in_text(text: str) -> object:
 
 
 def _written_in_python(text: str) -> object:
-    """The value of a literal; `None` where it is none."""
+    """Return the value of a Python literal; None where it is none."""
     # A printed NumPy array has no commas; Python would read its names as one long name.
     if re.search(r"""(['"])\s+\1""", text):
         return None
@@ -106,7 +106,7 @@ def _written_in_python(text: str) -> object:
 
 
 def find_separators(cells: Iterable[Cell]) -> list[str]:
-    """The characters that may separate the labels in `cells`, the best first; none where no cell has one.
+    """Return the characters that may separate the labels in `cells`, the best first; none where no cell has one.
 
     The best is the one that leaves the fewest distinct labels: a wrong one glues names together or cuts them.
 
@@ -127,7 +127,7 @@ def find_separators(cells: Iterable[Cell]) -> list[str]:
 
 
 def joined_names(names: Collection[str]) -> tuple[str, list[str]] | None:
-    """A character that seems to join labels to names such as `refund/delivery`, and these names; `None` if none does.
+    """Find a character that seems to join labels to names such as `refund/delivery`, and these names.
 
     It does where most names that hold it are made of other names alone, as hardly any are by chance.
     """
@@ -140,7 +140,7 @@ def joined_names(names: Collection[str]) -> tuple[str, list[str]] | None:
 
 
 def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
-    """The names in a cell, stripped; without a separator a string is one name. A blank stands for any white space."""
+    """Return the names in a cell, stripped; without a separator a string is one name. A blank is any white space."""
     if not isinstance(cell, str):
         return cell
     if not separator:
@@ -150,14 +150,14 @@ def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
 
 
 class BitVectors:
-    """Whether cells, seen one after the other, are 0/1 vectors, which have no names, rather than lists of labels."""
+    """Tells whether cells, seen one after the other, are 0/1 vectors, which have no names, rather than lists."""
 
     def __init__(self) -> None:
         self._length: int | None = None
         self._alike, self._repeats = True, False
 
     def see(self, cell: Cell) -> None:
-        """One more."""
+        """Take one more cell."""
         if not self._alike:
             return
         self._length = self._length or len(cell)
@@ -166,7 +166,7 @@ class BitVectors:
 
     @property
     def all(self) -> bool:
-        """Whether all were, and one of them at least cannot be a list of labels, as it repeats one."""
+        """Return whether all were, and one of them at least cannot be a list of labels, as it repeats one."""
         return self._length is not None and self._alike and self._repeats
 
 
@@ -226,34 +226,34 @@ class LabelLists(Sequence[tuple[str, ...]]):
         return tuple(self.names[number] for number in self._indices[start : self._ends[row]])
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """`indices` and `ends`, as the constructor takes them."""
+        """Return `indices` and `ends`, as the constructor takes them."""
         return np.asarray(self._indices, np.int32), np.asarray(self._ends, np.int64)
 
     def lengths(self) -> np.ndarray:
-        """[documents], how many labels stand at each, repeated ones too."""
+        """Return how many labels stand at each document, repeated ones too, [documents]."""
         return np.diff(self.arrays()[1], prepend=0)
 
     def select(self, rows: np.ndarray) -> "LabelLists":
-        """Those of some documents."""
+        """Return those of some documents."""
         indices, ends = self.arrays()
         matrix = csr_array((indices, indices, np.concatenate([[0], ends])), shape=(len(self), max(len(self.names), 1)))
         chosen = matrix[rows]  # kept as they stand: neither sorted nor summed
         return LabelLists(self.names, chosen.indices, chosen.indptr[1:])
 
     def renamed(self, rename: Callable[[str], str]) -> "LabelLists":
-        """The same with other names; labels that come to the same name become one."""
+        """Return the same lists with other names; labels that come to the same name become one."""
         number: dict[str, int] = {}
         new = [number.setdefault(rename(name), len(number)) for name in self.names]
         indices, ends = self.arrays()
         return LabelLists(number, np.array(new, dtype=np.int32)[indices] if len(indices) else indices, ends)
 
     def carried(self) -> list[str]:
-        """The names that a document carries, in order."""
+        """Return the names that a document carries, in order."""
         indices, _ = self.arrays()
         return in_order(self.names[number] for number in np.unique(indices))
 
     def matrix(self, names: Sequence[str]) -> csr_array:
-        """0/1 over the columns `names`, [documents, names]: a repeated label counts once, others have no column."""
+        """Return 0/1 over the columns `names`, [documents, names]: a repeated label counts once."""
         column = {name: index for index, name in enumerate(names)}
         column_of = np.array([column.get(name, -1) for name in self.names], dtype=np.int32)  # [labels]
         indices, ends = self.arrays()
@@ -291,7 +291,7 @@ class LabelCells:
 
     @property
     def bit_vectors(self) -> bool:
-        """Whether all cells were 0/1 vectors, which have no names."""
+        """Return whether all cells were 0/1 vectors, which have no names."""
         return self._bits.all
 
     def append(self, cell: Cell) -> None:
@@ -317,7 +317,7 @@ class LabelCells:
         return separators
 
     def __iter__(self) -> Iterator[Cell]:
-        """The cells that wait, as often as they are asked for."""
+        """Yield the cells that wait, as often as they are asked for."""
         if self._waiting is not None:
             self._waiting.seek(0)
             for line in self._waiting:
@@ -335,7 +335,7 @@ class LabelCells:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names sorted: as numbers where all of them are integers, of a length that numbers have."""
+    """Sort names: as numbers where all of them are integers, of a length that numbers have."""
     distinct = set(names)
     if all(re.fullmatch(r"-?[0-9]{1,100}", name) for name in distinct):
         return sorted(distinct, key=lambda name: (int(name), name))
@@ -343,7 +343,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of names that are the same but for case."""
+    """Return groups of names that are the same but for case."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
         groups[name.casefold()].append(name)
@@ -351,7 +351,7 @@ def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def label_matrix(documents: Sequence[Collection[str]], names: Sequence[str]) -> csr_array:
-    """The labels of documents as a 0/1 matrix, [documents, names]; a label that a document repeats counts once."""
+    """Return the labels of documents as 0/1, [documents, names]; a label that a document repeats counts once."""
     column = {name: index for index, name in enumerate(names)}
     rows = [sorted({column[name] for name in labels}) for labels in documents]
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)

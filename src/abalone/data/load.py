@@ -108,7 +108,7 @@ def load_corpus(
 
 @dataclass(frozen=True)
 class SourceData:
-    """The documents of a user's own data as they stand there, before splits and label columns are made of them."""
+    """A user's own data as it stands there, before splits and label columns are made of it."""
 
     name: str
     documents: Documents
@@ -163,7 +163,7 @@ def read_source(
 def _read(
     source: Source, columns: Columns, label_separator: str | None, report: Path | None
 ) -> tuple[Documents, BadRows]:
-    """Documents in memory, or, of much data, memory-mapped from the cache folder."""
+    """Read the documents into memory, or, of much data, memory-mapped from the cache folder."""
     read = partial(read_documents, source.tables, columns, label_separator=label_separator)
     with BadRows(report) as bad_rows:
         if source.size <= IN_MEMORY:
@@ -214,7 +214,7 @@ def _unknown(source: str | Path, folder: Path) -> DataError:
 
 
 def _report(source: Source, skip_bad_rows: bool | str | Path) -> Path | None:
-    """Where rows left out are listed; `None` where none may be left out."""
+    """Return where rows left out are listed; None where none may be left out."""
     if isinstance(skip_bad_rows, str | Path):
         return Path(skip_bad_rows)
     if skip_bad_rows and source.report is None:

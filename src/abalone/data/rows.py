@@ -1,4 +1,4 @@
-"""Rows: the columns that hold text, labels, split and id, and what a row has in them."""
+"""Rows: which columns hold text, labels, split and id, and their values in each row."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from abalone.data.labels import Cell, read_cell
 from abalone.data.split import SPLIT_WORDS
-from abalone.data.tables import PEEK, BadRow, Record, Table, half_character
+from abalone.data.tables import PEEK, BadRow, Record, Table, lone_surrogate
 from abalone.files.errors import DataError
 
 TEXT_NAMES = (
@@ -56,7 +56,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class TextColumns:
-    """Where the texts of a table, or of JSON lines, stand whose labels are to be found.
+    """The columns of texts that come without labels, in a table or in JSON lines.
 
     Args:
         named: by a person; several are joined by a newline.
@@ -69,7 +69,7 @@ class TextColumns:
     id: str | None = None
 
     def found_in(self, present: Sequence[str]) -> tuple[str, ...] | None:
-        """The columns of the text, of those that there are; `None` where the usual names are to be looked for too."""
+        """Return those columns of the text that there are; None where the usual names are to be looked for too."""
         if self.named is not None:
             return tuple(self.named)
         known = [present_column(present, name) for name in self.trained]
@@ -121,7 +121,7 @@ def choose_columns(
 def text_columns(
     table: Table, text_column: str | Sequence[str] | None = None, notes: list[str] | None = None
 ) -> tuple[str, ...]:
-    """The columns of the text alone, for texts that come without labels."""
+    """Return the columns of the text alone, for texts that come without labels."""
     if text_column is not None:
         wanted = [text_column] if isinstance(text_column, str) else text_column
         return tuple(named_column(table, name, "text_column") for name in wanted)
@@ -130,7 +130,7 @@ def text_columns(
 
 
 def usual_text(present: Sequence[str], notes: list[str] | None = None) -> str | None:
-    """The column that is named like a text: one of the usual names, or else the only one like `comment_text`."""
+    """Return the column that is named like a text: a usual name, or else the only one like `comment_text`."""
     if found := usual_column(present, TEXT_NAMES, notes):
         return found
     ending = [column for column in present if plain_name(column).endswith(" text")]
@@ -146,19 +146,19 @@ def require_columns(table: Table, columns: Columns) -> None:
 
 
 def named_column(table: Table, name: str, option: str) -> str:
-    """A column that the user has named."""
+    """Return a column that the user has named."""
     if found := present_column(table.columns, name):
         return found
     raise _missing(table, name, f"no column {name!r} ({option}=)")
 
 
 def present_column(present: Sequence[str], name: str) -> str | None:
-    """The column of that name, or else of that name written otherwise."""
+    """Return the column of that name, or else of that name written otherwise."""
     return name if name in present else usual_column(present, (plain_name(name),))
 
 
 def plain_name(column: str) -> str:
-    """A name as it is compared: case, and what stands between words, do not count.
+    """Return a name as it is compared: case, and what stands between words, do not count.
 
     Example:
         >>> plain_name(" Comment_Text")
@@ -168,7 +168,7 @@ def plain_name(column: str) -> str:
 
 
 def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] | None = None) -> str | None:
-    """The first of the usual names that there is; where several are, that goes into the notes."""
+    """Return the first of the usual names that there is; where several are, that goes into the notes."""
     plain = [(plain_name(column), column) for column in present]
     found = [column for name in names for own, column in plain if own == name]
     if len(found) > 1 and notes is not None:
@@ -177,7 +177,7 @@ def usual_column(present: Sequence[str], names: Sequence[str], notes: list[str] 
 
 
 def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Columns with nothing but 0, 1 and blanks in the first rows, and why others are none.
+    """Return columns with nothing but 0, 1 and blanks in the first rows, and why others are none.
 
     A later row that differs is a bad row, not a doubt.
     """
@@ -190,7 +190,7 @@ def _indicator_columns(table: Table, taken: set[str | None]) -> tuple[tuple[str,
 
 
 def _why_no_indicator(name: str, peeked: Sequence[Record]) -> str | None:
-    """What keeps a column from being one of 0 and 1, if anything does."""
+    """Return the reason why a column is not one of 0 and 1; None if it is."""
     others = [row for row in peeked if not is_blank(row.values.get(name))]
     if not others:
         return "blank"
@@ -208,19 +208,19 @@ def _explained(unused: Mapping[str, str]) -> str:
 
 
 def indicator(value: object) -> bool | None:
-    """Whether a cell of a 0/1 column says yes; `None` where it is neither 0 nor 1."""
+    """Return whether a cell of a 0/1 column says yes; None where it is neither 0 nor 1."""
     if isinstance(value, str):
         return INDICATOR.get(value.strip().lower())
     return INDICATOR.get(value) if isinstance(value, int | float) else None
 
 
 def is_blank(value: object) -> bool:
-    """Whether there is nothing in a cell, or what pandas writes for nothing into a column of numbers."""
+    """Return whether a cell is empty, or holds what pandas writes for nothing into a column of numbers."""
     return value is None or (isinstance(value, str) and not value.strip()) or value != value
 
 
 def _give_up(table: Table, what: str, names: Sequence[str], option: str, otherwise: str = "") -> NoReturn:
-    """No column could be found: say which there are and which of them comes nearest."""
+    """Raise where no column was found: say which there are and which of them comes nearest."""
     by_lower = {column.lower(): column for column in table.columns}
     near = [match for name in names for match in get_close_matches(name, by_lower, n=1, cutoff=0.6)]
     advice = f"Did you mean {option}={by_lower[near[0]]!r}?" if near else f"Name the column with {option}=."
@@ -240,7 +240,7 @@ def _missing(table: Table, name: str, reason: str) -> DataError:
 
 @dataclass(slots=True)
 class Row:
-    """A row that can be used: what training and prediction read of it.
+    """A row that can be used, as training and prediction read it.
 
     Args:
         text: of the document.
@@ -309,7 +309,7 @@ def _text(values: Mapping[str, object], columns: Sequence[str]) -> str:
     if not parts:
         raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
     text = "\n".join(parts)
-    if reason := half_character(text):
+    if reason := lone_surrogate(text):
         raise ValueError(f"the text {reason}")
     return text
 
@@ -317,7 +317,7 @@ def _text(values: Mapping[str, object], columns: Sequence[str]) -> str:
 def _labels(value: object, lists_in_text: bool) -> Cell:
     cell = read_cell(value, lists_in_text=lists_in_text)
     for label in (cell,) if isinstance(cell, str) else cell:
-        if reason := half_character(label):
+        if reason := lone_surrogate(label):
             raise ValueError(f"the label {label!r} {reason}")
     return cell
 
@@ -350,13 +350,13 @@ def _id(value: object, column: str) -> str | int:
         raise ValueError(
             f"the id in column {column!r} is not a string or integer but {type(value).__name__}: {short(value)}"
         )
-    if isinstance(value, str) and (reason := half_character(value)):
+    if isinstance(value, str) and (reason := lone_surrogate(value)):
         raise ValueError(f"the id {reason}")
     return value
 
 
 def with_ids(rows: Iterable[Row], answers: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
-    """Return the answers to rows, each with the id of its row, if it has one.
+    """Yield the answers to rows, each with the id of its row, if it has one.
 
     Example:
         >>> list(with_ids([Row("w1", 7), Row("w2")], [{"labels": ["a"]}, {"labels": []}]))
@@ -367,7 +367,7 @@ def with_ids(rows: Iterable[Row], answers: Iterable[dict[str, object]]) -> Itera
 
 
 def texts_and_ids(rows: Iterable[Row]) -> Iterator[str]:
-    """Return each text and the id of its row, if it has one, for a checksum: the same texts under other ids differ."""
+    """Yield each text and the id of its row, if it has one, for a checksum: other ids make another."""
     for row in rows:
         yield row.text
         if row.id is not None:

@@ -46,7 +46,7 @@ _SHARD = re.compile(r"(?P<table>.*?)[-_.]?\d+(?:-of-(?P<total>\d+))?")
 
 @dataclass(frozen=True)
 class DataFiles:
-    """What a folder holds: files by split (`None` where no name says a split), and data files left out."""
+    """The files in a folder: by split (`None` where no name says a split), and data files left out."""
 
     of_split: dict[str | None, list[Path]]
     left_out: list[Path]
@@ -74,7 +74,7 @@ class Source:
 
 
 def open_path(path: Path, *, checked: bool = True, encoding: str | None = None) -> Source:
-    """The tables of a file, a folder of files, a dataset saved on disk, or of all files that a pattern matches.
+    """Open the tables of a file, a folder of files, a saved dataset, or of all files that a pattern matches.
 
     Args:
         path: or a pattern, such as `shards/train-*.parquet`.
@@ -102,7 +102,7 @@ def open_path(path: Path, *, checked: bool = True, encoding: str | None = None) 
 
 
 def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "dataset") -> Source:
-    """The tables of a Hugging Face `Dataset`, or of a `DatasetDict` by split."""
+    """Open the tables of a Hugging Face `Dataset`, or of a `DatasetDict` by split."""
     notes: list[str] = []
     tables: list[Table]
     parts: dict[str, Dataset] = dataset if isinstance(dataset, dict) else {"": dataset}
@@ -191,7 +191,7 @@ def _size(files: Mapping[str, Path]) -> int:
 
 
 def report_beside(path: Path) -> Path:
-    """Beside a folder rather than in it, where it might be taken for data."""
+    """Return the name of a report beside a folder rather than in it, where it might be taken for data."""
     path = path.resolve() if path.name in {"", ".", ".."} else path
     return path.parent / f"{path.name}{BAD_ROWS_SUFFIX}"
 
@@ -201,7 +201,7 @@ def _names(paths: list[Path]) -> str:
 
 
 def data_format(path: Path) -> str | None:
-    """The format that the name of `path` says, whatever it is compressed with; `None` where it says none."""
+    """Return the format that the name of `path` says, whatever it is compressed with; None where it says none."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSIONS:
         found = FORMATS.get(suffixes[-2]) if len(suffixes) > 1 else None
@@ -210,7 +210,7 @@ def data_format(path: Path) -> str | None:
 
 
 def stem(path: Path) -> str:
-    """The name without format and compression: `papers` for `papers.jsonl.gz`."""
+    """Return the name without format and compression: `papers` for `papers.jsonl.gz`."""
     name = path.name
     for suffixes in (COMPRESSIONS, tuple(FORMATS)):
         if name.lower().endswith(suffixes):
@@ -219,7 +219,7 @@ def stem(path: Path) -> str:
 
 
 def matching_files(pattern: Path) -> list[Path]:
-    """The data files that a pattern with `*`, `?`, `[…]` or `**` matches; none if it is no pattern."""
+    """Return the data files that a pattern with `*`, `?`, `[…]` or `**` matches; none if it is no pattern."""
     if not any(mark in str(pattern) for mark in "*?["):
         return []
     anchor = Path(pattern.anchor)
@@ -266,13 +266,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _split_in_name(name: str) -> str | None:
-    """The one split that a name like `train`, `papers-dev` or `test-00001-of-00004` speaks of."""
+    """Return the one split that a name like `train`, `papers-dev` or `test-00001-of-00004` speaks of."""
     splits = {SPLIT_WORDS[word] for word in re.split(r"[-_. ]+", name.lower()) if word in SPLIT_WORDS}
     return splits.pop() if len(splits) == 1 else None
 
 
 def _check_shards(folder: Path, split: str | None, paths: list[Path]) -> None:
-    """Several files of one split must be shards of one table, and none may be missing."""
+    """Raise unless several files of one split are shards of one table, with none missing."""
     shards = [match for path in paths if (match := _SHARD.fullmatch(stem(path)))]
     whole = len({stem(path) for path in paths}) == len(paths) and (
         split is None

@@ -103,7 +103,7 @@ def fold_of_documents(labels: csr_array, groups: np.ndarray | None, folds: int, 
 
 
 def lacking(labels: csr_array, parts: Sequence[np.ndarray], groups: np.ndarray | None = None) -> list[np.ndarray]:
-    """For each part, the labels it lacks though they have at least one document, or group, for every part."""
+    """Return the labels that each part lacks though they have enough documents, or groups, for every part."""
     present = _present(labels)
     held = np.stack([present[rows].sum(axis=0) for rows in parts])  # [parts, L]
     enough = carrying_groups(labels, groups) >= len(parts)  # [L]
@@ -116,13 +116,13 @@ def carrying_groups(labels: csr_array, groups: np.ndarray | None) -> np.ndarray:
 
 
 def numbered(groups: np.ndarray) -> np.ndarray:
-    """[documents], the groups numbered from 0 as they first appear: groups of one are numbered as documents are."""
+    """Number groups from 0 as they first appear, [documents]: groups of one are numbered as documents are."""
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group]
 
 
 class _Bundles:
-    """What is dealt out: documents, or groups of them, in random order, those of many documents first.
+    """Documents, or groups of them, to be dealt out in random order, those of many documents first.
 
     Large ones come first because what comes later makes up for them.
     """
@@ -145,14 +145,14 @@ class _Bundles:
         self._order, self._numbers = order, numbers
 
     def spread(self, place: Sequence[int]) -> np.ndarray:
-        """The part of each document, in the order of the file, from the part of each bundle."""
+        """Return the part of each document, in the order of the file, from the part of each bundle."""
         part_of = np.empty(len(self._order), dtype=np.int64)
         part_of[self._order] = place
         return part_of[self._numbers]
 
 
 def _by_group(labels: csr_array, groups: np.ndarray | None) -> csr_array:
-    """How many documents of each group carry each label, [groups, L]; groups are numbered from 0."""
+    """Count the documents of each group that carry each label, [groups, L]; groups are numbered from 0."""
     present = _present(labels)
     if groups is None:
         return present
@@ -165,7 +165,7 @@ def _by_group(labels: csr_array, groups: np.ndarray | None) -> csr_array:
 
 
 def _deal(bundles: _Bundles, fractions: list[float], rng: random.Random) -> list[int]:
-    """The part of each bundle, by iterative stratification."""
+    """Deal each bundle to a part, by iterative stratification."""
     main = _largest(fractions)
     labels_of, bundles_of = bundles.labels_of, bundles.bundles_of
     room = [fraction * sum(bundles.sizes) for fraction in fractions]  # documents each part still wants
@@ -213,7 +213,7 @@ def _deal(bundles: _Bundles, fractions: list[float], rng: random.Random) -> list
 
 
 def _wishes(documents: int, holders: int, fractions: list[float], main: int) -> list[float]:
-    """How many documents of a label, which are in `holders` bundles, each part wants.
+    """Return how many documents of a label, which are in `holders` bundles, each part wants.
 
     The paper's wish is the fraction itself, which leaves a label of three documents in training alone. At least
     one a part costs training little and lets the parts of later, more frequent labels make up for the sizes.
@@ -230,7 +230,7 @@ def _largest(fractions: list[float]) -> int:
 
 
 def _present(labels: csr_array) -> csr_array:
-    """Ones where `labels` has anything but an explicit zero."""
+    """Return ones where `labels` has anything but an explicit zero."""
     present = labels.astype(bool).astype(np.int32)
     present.eliminate_zeros()
     return present
@@ -286,7 +286,7 @@ def cover_labels(
 
 
 class _Coverage:
-    """Which part holds which label how often, and the (label, part) pairs that are missing."""
+    """How often each part holds each label, and the (label, part) pairs that are missing."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class _Coverage:
         }
 
     def change(self, document: int, part: int) -> tuple[int, int]:
-        """How many more pairs are missing after moving `document` to `part`: in the main part, and in others."""
+        """Return how many more pairs are missing after moving `document` to `part`: in the main part, and in others."""
         here = self.place[document]
         lost = gained = 0
         for label in self.labels_of[document]:

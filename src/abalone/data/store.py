@@ -58,7 +58,7 @@ class MappedTexts(Sequence[str]):
 
     @property
     def size(self) -> int:
-        """Bytes of all texts in the folder."""
+        """Return the bytes of all texts in the folder."""
         return int(self._offsets[-1])
 
     def __len__(self) -> int:
@@ -91,14 +91,14 @@ class MappedTexts(Sequence[str]):
         return f"MappedTexts({str(self.folder)!r}, {len(self)} texts)"
 
     def select(self, rows: np.ndarray) -> "MappedTexts":
-        """The texts of `rows` (positions among these), over the same files."""
+        """Return the texts of `rows` (positions among these), over the same files."""
         chosen = MappedTexts.__new__(MappedTexts)  # over the same maps: the files may have gone from the cache since
         chosen.__dict__.update(self.__dict__)
         chosen._rows = np.asarray(rows if self._rows is None else self._rows[rows], dtype=np.int64)
         return chosen
 
     def followed_by(self, others: "MappedTexts") -> "MappedTexts":
-        """These texts and then others of the same folder, over the same files."""
+        """Return these texts and then others of the same folder, over the same files."""
         every = np.arange(len(self._offsets) - 1)
         chosen = MappedTexts.__new__(MappedTexts)
         chosen.__dict__.update(self.__dict__)
@@ -106,7 +106,7 @@ class MappedTexts(Sequence[str]):
         return chosen
 
     def fingerprint(self) -> bytes:
-        """Changes with the texts and their order; known without reading them, from when they were written."""
+        """Return a hash of the texts and their order, known without reading them, from when they were written."""
         rows = b"all" if self._rows is None else self._rows.tobytes()
         return hashlib.sha256(self._checksum.encode() + rows).digest()
 
@@ -182,7 +182,7 @@ class JoinedTexts(Sequence[str]):
 
 
 def take(texts: Sequence[str], rows: np.ndarray) -> Sequence[str]:
-    """The texts of `rows`, in memory or mapped as `texts` are."""
+    """Return the texts of `rows`, in memory or mapped as `texts` are."""
     return texts.select(rows) if isinstance(texts, MappedTexts) else [texts[row] for row in rows]
 
 

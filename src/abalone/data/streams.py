@@ -1,4 +1,4 @@
-"""Streams of files from elsewhere: text in any encoding, plain or compressed, and files inside tar and zip archives.
+"""Streams of text and bytes: encodings, compressed files, and files inside tar and zip archives.
 
 Archives are read without unpacking them, plain files alone, and only so much of them: see `Allowance`.
 """
@@ -42,7 +42,7 @@ _DAMAGE = (
 
 
 def known_encoding(name: str, path: str | Path) -> str:
-    """The usual name of an encoding, or an error where there is no such; `path` is what it was named for."""
+    """Return the usual name of an encoding; raise where there is no such. `path` is the file it is for."""
     try:
         "".encode(name)  # refuses what is no encoding of texts, such as base64, too
         return codecs.lookup(name).name
@@ -76,7 +76,7 @@ def open_text(path: Path, *, newline: str | None = None, encoding: str | None = 
 
 
 def decoder_of(encoding: str | None, name: str) -> Callable[[bytes, bool], str]:
-    """What decodes a stream, piece by piece, as `open_text` does a file; `True` goes with the last piece.
+    """Return a decoder of a stream, piece by piece, as `open_text` decodes a file; `True` goes with the last piece.
 
     Args:
         encoding: UTF-8 by default.
@@ -95,7 +95,7 @@ def decoder_of(encoding: str | None, name: str) -> Callable[[bytes, bool], str]:
 
 
 def _reading(encoding: str | None) -> str:
-    """The codec for an encoding: that for UTF-8 passes over a byte-order mark."""
+    """Return the codec for an encoding: that for UTF-8 passes over a byte-order mark."""
     return "utf-8-sig" if encoding in (None, "utf-8") else encoding
 
 
@@ -105,7 +105,7 @@ def _not_of(encoding: str, name: str | Path, error: UnicodeError) -> DataError:
 
 
 def open_binary(path: Path) -> io.RawIOBase:
-    """The bytes of a file; of one that is compressed, what is in it, as long as that is not absurdly much."""
+    """Open the bytes of a file; of one that is compressed, those in it, as long as they are not absurdly many."""
     match path.suffix.lower():
         case ".gz" | ".tgz":
             return Unpacked(cast(BinaryIO, gzip.open(path, "rb")), path)
@@ -163,7 +163,7 @@ class _ZstdFile(io.RawIOBase):
 
 
 class Allowance:
-    """How much may come out of an archive: up to a limit that no honest archive of its size reaches.
+    """The bytes that may come out of an archive: up to a limit that no honest archive of its size reaches.
 
     Args:
         path: the archive.
@@ -185,7 +185,7 @@ class Allowance:
 
 
 class Unpacked(io.RawIOBase):
-    """What comes out of an archive, as much of it as its `Allowance` lets through.
+    """The bytes that come out of an archive, as many of them as its `Allowance` lets through.
 
     Args:
         stream: gives the unpacked bytes.
@@ -196,7 +196,7 @@ class Unpacked(io.RawIOBase):
         self._stream, self._allowance = stream, Allowance(path)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: it can be read."""
         return True
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class Unpacked(io.RawIOBase):
 
 
 def read_tar(path: Path, names: Collection[str]) -> dict[str, bytes]:
-    """The files of these names in a tar archive (plain, .gz or .xz), in whatever folder of it they are.
+    """Read the files of these names in a tar archive (plain, .gz or .xz), in whatever folder of it they are.
 
     It is read from front to end once, and nothing is written: where a member says it belongs does not matter. Links
     and devices count as missing.
@@ -236,7 +236,7 @@ def read_tar(path: Path, names: Collection[str]) -> dict[str, bytes]:
 
 
 def read_zip(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of every file with that suffix in a zip, by name; nothing is unpacked to the disk."""
+    """Yield name and content of every file with that suffix in a zip, by name; nothing is unpacked to the disk."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

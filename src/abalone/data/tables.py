@@ -1,4 +1,4 @@
-"""Tables: records with named columns. Those in text files (CSV, TSV, JSON Lines, JSON) are read here."""
+"""Tables: records with named columns, and the readers of CSV, TSV, JSON Lines and JSON."""
 
 import csv
 import json
@@ -95,7 +95,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns; none where the table is empty."""
+        """Return the names of the columns; none where the table is empty."""
 
     @abstractmethod
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
@@ -120,7 +120,7 @@ class CsvTable(Table):
 
     @cached_property
     def delimiter(self) -> str:
-        """The separator of the header: spreadsheets write `;` where the comma is the decimal mark."""
+        """Return the separator of the header: spreadsheets write `;` where the comma is the decimal mark."""
         if self.format == "tsv":
             return "\t"
         with open_text(self.path, encoding=self.encoding) as stream:
@@ -129,7 +129,7 @@ class CsvTable(Table):
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The header."""
+        """Return the header."""
         header = next(self._rows(), None)
         if header is None:
             return ()
@@ -141,7 +141,7 @@ class CsvTable(Table):
         return tuple(names)
 
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
-        """Every record after the header."""
+        """Yield every record."""
         for row in islice(self._rows(), 1, None):
             if isinstance(row, BadRow):
                 yield row
@@ -152,7 +152,7 @@ class CsvTable(Table):
                 yield BadRow(self.path, row.line, reason, row.source)
 
     def _rows(self) -> Iterator[CsvRow | BadRow]:
-        """The rows that can be read, without empty lines, and those that cannot."""
+        """Yield the rows that can be read, without empty lines, and those that cannot."""
         with open_text(self.path, newline="", encoding=self.encoding) as stream:
             for row in csv_rows(stream, self.delimiter, self.path):
                 if found := undecodable(row.source, self.encoding):
@@ -211,7 +211,7 @@ def csv_rows(stream: Iterator[str], delimiter: str, path: Path) -> Iterator[CsvR
 
 
 def _first_rows(taken: Sequence[str], delimiter: str, width: int) -> int:
-    """Where, after the first of these lines, so many begin that look like rows; how many lines there are if nowhere."""
+    """Return where so many lines begin that look like rows, after the first; how many lines there are if nowhere."""
     alike = [False, *_like_rows(taken[1:], delimiter, width)]
     before = [0, *accumulate(alike)]  # of each line
     for start in range(1, len(taken) - SWALLOWED + 1):
@@ -221,7 +221,7 @@ def _first_rows(taken: Sequence[str], delimiter: str, width: int) -> int:
 
 
 def _like_rows(lines: Iterable[str], delimiter: str, width: int) -> Iterator[bool]:
-    """Whether each line is a whole row; where there is one column, every line would be, which tells nothing."""
+    """Yield whether each line is a whole row; where there is one column, every line would be, which tells nothing."""
     for line in lines:
         try:
             yield width > 1 and len(next(csv.reader([line], delimiter=delimiter, strict=True))) == width
@@ -245,7 +245,7 @@ class JsonTable(Table):
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The fields of the first rows, in order of appearance."""
+        """Return the fields of the first rows, in order of appearance."""
         peeked = list(islice(self.records(), PEEK))
         fields = dict.fromkeys(name for row in peeked if isinstance(row, Record) for name in row.values)
         if not fields and peeked and isinstance(first := peeked[0], BadRow):
@@ -253,7 +253,7 @@ class JsonTable(Table):
         return tuple(fields)
 
     def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
-        """Every object."""
+        """Yield every record."""
         with open_text(self.path, encoding=self.encoding) as stream:
             # Many a .json file holds JSON Lines.
             if self.format == "json" and (start := stream.read(64)).lstrip().startswith("["):
@@ -265,7 +265,7 @@ class JsonTable(Table):
                     yield self._record(line, source.rstrip("\n"))
 
     def _items(self, text: str) -> Iterator[Record | BadRow]:
-        """The objects of a JSON list, decoded one by one so that each has its line."""
+        """Yield the objects of a JSON list, decoded one by one so that each has its line."""
         decoder = json.JSONDecoder()
         position, line, counted = _past_space(text, text.index("[") + 1), 1, 0
         if text[position : position + 1] == "]":
@@ -316,8 +316,8 @@ def undecodable(source: str, encoding: str | None = None) -> tuple[str, str] | N
     return f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}", _OTHER_ENCODING
 
 
-def half_character(text: str) -> str | None:
-    """What to say of the first lone surrogate, if there is one: JSON can escape half of a character."""
+def lone_surrogate(text: str) -> str | None:
+    """Return what to say of the first lone surrogate, if there is one: JSON can escape half of a character."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -326,7 +326,7 @@ def half_character(text: str) -> str | None:
 
 
 def _fault(error: Exception) -> str:
-    """What the JSON decoder found wrong, without its advice to programmers."""
+    """Return the JSON decoder's finding, without its advice to programmers."""
     match error:
         case json.JSONDecodeError():
             return error.msg

@@ -1,4 +1,4 @@
-"""Texts to token ids, once: cached on disk, memory-mapped, truncated only when they are read."""
+"""Tokens: texts to token ids once, cached on disk, memory-mapped, truncated only when they are read."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ class TokenArray:
         return len(self.offsets) - 1
 
     def document(self, index: int, max_length: int | None = None) -> np.ndarray:
-        """Ids of one document with its special tokens, at most `max_length` of them in all (int64)."""
+        """Return ids of one document with its special tokens, at most `max_length` of them in all (int64)."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
@@ -74,7 +74,7 @@ class TokenArray:
         return whole
 
     def chunks(self, index: int, max_length: int, max_chunks: int) -> list[np.ndarray]:
-        """One document as consecutive pieces of at most `max_length`, special tokens around each; at least one."""
+        """Cut a document into consecutive pieces of at most `max_length`, special tokens around each; at least one."""
         own = self.document(index)[len(self.prefix) : -len(self.suffix) or None]
         room = self._room(max_length)
         starts = range(0, max(len(own), 1), room)[:max_chunks]
@@ -83,7 +83,7 @@ class TokenArray:
         ]
 
     def lengths(self, max_length: int | None = None) -> np.ndarray:
-        """How long `document(i, max_length)` is, for every `i`, [documents]."""
+        """Return how long `document(i, max_length)` is, for every `i`, [documents]."""
         own = np.diff(self.offsets)
         if max_length is not None:
             own = np.minimum(own, self._room(max_length))
@@ -113,12 +113,12 @@ class PlainTokenizer:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Changes with anything that can change an id."""
+        """Return what changes with anything that can change an id."""
         return hashlib.sha256(f"{self._original.split_special_tokens}\n{self._state}".encode()).digest()
 
     @cached_property
     def backend(self) -> "Tokenizer":
-        """The copy: the original is not touched, so another thread may be using it."""
+        """Return the copy: the original is not touched, so another thread may be using it."""
         from tokenizers import Tokenizer
 
         backend = Tokenizer.from_str(self._state)
@@ -127,7 +127,7 @@ class PlainTokenizer:
 
     @cached_property
     def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ids before and after every document, `[CLS] … [SEP]` or `<s> … </s>`."""
+        """Return the ids before and after every document, `[CLS] … [SEP]` or `<s> … </s>`."""
         # verbose=False: no advice about sequences longer than the model, which is the reader's business here.
         wanted = [self._original(text, verbose=False)["input_ids"] for text in PROBES]
         plain = [self.backend.encode(text, add_special_tokens=False).ids for text in PROBES]
@@ -143,12 +143,12 @@ class PlainTokenizer:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest type that holds every id."""
+        """Return the smallest type that holds every id."""
         largest = max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
         return ID_TYPES["U16" if largest <= np.iinfo(np.uint16).max else "U32"]
 
     def encode(self, texts: Iterable[str], most: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory.
+        """Yield blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory.
 
         Args:
             texts: the documents.
@@ -162,7 +162,7 @@ class PlainTokenizer:
 
 
 def encode_in_pieces(backend: "Tokenizer", texts: Sequence[str], most: int | None = None) -> list[np.ndarray]:
-    """Token ids of each text, without special tokens, in memory that does not grow with the longest text.
+    """Encode texts to token ids without special tokens, in memory that does not grow with the longest text.
 
     A text is read piece by piece, and only until there are as many ids as are wanted. The ids are those of the whole
     text: pieces end between words, unless a word is longer than `LONGEST_PIECE`.
@@ -192,13 +192,13 @@ def encode_in_pieces(backend: "Tokenizer", texts: Sequence[str], most: int | Non
 
 
 def _encoded(backend: "Tokenizer", pieces: Sequence[str]) -> Iterator[list[int]]:
-    """Ids of each piece, a few at a time: what a tokenizer knows of a piece is much more than its ids."""
+    """Yield ids of each piece, a few at a time: what a tokenizer knows of a piece is much more than its ids."""
     for block in _blocks(pieces):
         yield from [encoding.ids for encoding in backend.encode_batch_fast(block, add_special_tokens=False)]
 
 
 def _end_of_piece(text: str, start: int, size: int) -> int:
-    """Where the piece of a text that begins at `start` ends: before `size` characters, or after them in a long word."""
+    """Return where the piece of a text that begins at `start` ends: within `size` characters, or after a long word."""
     stop, longest = start + size, start + LONGEST_PIECE
     if stop >= len(text):
         return len(text)
@@ -216,7 +216,7 @@ def tokenize(
     cache: Path | Literal["default"] | None = "default",
     most: int | None = None,
 ) -> TokenArray:
-    """Token ids of `texts`, from the cache if they were made before, by whatever process.
+    """Return token ids of `texts`, from the cache if they were made before, by whatever process.
 
     Args:
         texts: any sequence of strings.
@@ -300,7 +300,7 @@ def _header(
 
 
 def read_tokens(path: Path) -> TokenArray | None:
-    """The cached tokens at `path`, memory-mapped; nothing if there are none or the file is damaged."""
+    """Return the cached tokens at `path`, memory-mapped; None if there are none or the file is damaged."""
     try:
         with path.open("rb") as file:
             found = file.read(HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Checksums: of files, of texts, and of the files in a folder of the cache, which show damage before it is read."""
+"""Checksums of files, of texts, and of the files in a folder of the cache, which show damage."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def sha256(path: Path) -> str:
 
 
 class Digest(Protocol):
-    """What `hashlib` makes."""
+    """A hash object of `hashlib`."""
 
     def update(self, content: bytes, /) -> object:
         """Take more bytes in."""
@@ -94,7 +94,7 @@ def damaged_file(folder: Path) -> str | None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All but the seal, and hidden ones, such as locks."""
+    """Yield all files but the seal, and hidden ones, such as locks."""
     return (path for path in folder.iterdir() if path.name != SEAL and not path.name.startswith("."))
 
 

@@ -28,7 +28,7 @@ HEDWIG_PARTS = (("train",), ("dev", "validation"), ("test",))  # some copies of 
 
 
 def load(path: Path | None = None) -> Corpus:
-    """AAPD from the folder of its files (SGM, hedwig or CSV), or from one CSV file."""
+    """Read AAPD from the folder of its files (SGM, hedwig or CSV), or from one CSV file."""
     place = RELEASE.place(path)
     documents, form = _read(place)
     names, labels = documents.label_matrix()
@@ -52,7 +52,7 @@ def load(path: Path | None = None) -> Corpus:
 
 
 def _read(place: Path) -> tuple[Documents, str]:
-    """The documents of all files, pooled, and the form they were found in."""
+    """Read the documents of all files, pooled; return the form they were found in too."""
     if find_file(place, "text_train"):
         return _read_sgm(place), "SGM"
     if find_file(place, "aapd_train.tsv"):
@@ -64,7 +64,7 @@ def _read(place: Path) -> tuple[Documents, str]:
 
 
 def _read_sgm(folder: Path) -> Documents:
-    """`text_train` and `label_train` (and so on): a document a line, labels separated by spaces."""
+    """Read `text_train` and `label_train` (and so on): a document a line, labels separated by spaces."""
     documents = Documents()
     for part in ("train", "val", "test"):
         texts, labels = _find(folder, f"text_{part}"), _find(folder, f"label_{part}")
@@ -78,7 +78,7 @@ def _read_sgm(folder: Path) -> Documents:
 
 
 def _read_hedwig(folder: Path) -> Documents:
-    """`aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
+    """Read `aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
     documents = Documents(notes=["The bit strings come without label names: the labels are named by their position."])
     for part in HEDWIG_PARTS:
         file = _find(folder, *(f"aapd_{name}.tsv" for name in part))
@@ -95,7 +95,7 @@ def _read_hedwig(folder: Path) -> Documents:
 
 
 def _read_csv(files: list[Path]) -> Documents:
-    """A header with a column `abstract`, then one 0/1 column per label; columns before it are not read."""
+    """Read a column `abstract` and then one 0/1 column per label; columns before it are not read."""
     documents = Documents()
     header = CsvTable(files[0]).columns
     if "abstract" not in header:
@@ -117,7 +117,7 @@ def _read_csv(files: list[Path]) -> Documents:
 
 
 def _find(folder: Path, *names: str) -> Path:
-    """The one of these files that there is."""
+    """Return the one of these files that there is."""
     file = next(filter(None, (find_file(folder, name) for name in names)), None)
     if file is None:
         raise RELEASE.missing(folder, f"missing: {names[0]}")

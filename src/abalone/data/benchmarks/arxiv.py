@@ -24,14 +24,14 @@ PREPARATION = "the text is the abstract alone, without the title"
 
 
 def load(path: Path | None = None) -> Corpus:
-    """The whole of arxiv54 from the folder of its three files, plain or compressed."""
+    """Read the whole of arxiv54 from the folder of its three files, plain or compressed."""
     folder = RELEASE.place(path)
     provenance = RELEASE.provenance(preparation=PREPARATION, split="the published one")
     return _read(folder, "arxiv54", provenance)
 
 
 def load_sample(path: Path | None = None) -> Corpus:
-    """The bundled sample of arxiv54, in which every label keeps enough documents to be learnt."""
+    """Read the bundled sample of arxiv54, in which every label keeps enough documents to be learnt."""
     if path is not None:
         raise DataError("arxiv-sample comes with the package and takes no path", path=path, hint="Use 'arxiv'.")
     provenance = RELEASE.provenance(

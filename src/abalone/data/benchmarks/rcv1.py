@@ -50,7 +50,7 @@ REGION_CODES = ".//codes[@class='bip:countries:1.0']/code"
 
 
 def load(path: Path | None = None) -> Corpus:
-    """RCV1-v2 as in the paper: topics with 30 training documents or more, 15 % of training for validation."""
+    """Read RCV1-v2 as in the paper: topics with 30 training documents or more, 15 % of training for validation."""
     place = RELEASE.place(path)
     tokens, qrels = [find_file(place, name) for name in TOKENS], find_file(place, QRELS)
     if any(tokens):
@@ -68,7 +68,7 @@ def load(path: Path | None = None) -> Corpus:
 
 
 def _prepare(store: Path, form: str, place: Path) -> Corpus:
-    """The paper's corpus of the documents in `store`."""
+    """Return the paper's corpus of the documents in `store`."""
     facts, texts, ids, labels = _open_store(store)
     by_id = np.argsort(ids, kind="stable")  # both forms give the same order, hence the same split
     train, test = (by_id[(first <= ids[by_id]) & (ids[by_id] <= last)] for first, last in (TRAIN_IDS, TEST_IDS))
@@ -112,7 +112,7 @@ def _prepare(store: Path, form: str, place: Path) -> Corpus:
 
 
 def _open_store(store: Path) -> tuple[dict[str, list[str]], MappedTexts, np.ndarray, csr_array]:
-    """What `_build` wrote: facts, texts, ids [n] and labels [n, topics]."""
+    """Return what `_build` wrote: facts, texts, ids [n] and labels [n, topics]."""
     try:
         facts = json.loads((store / "facts.json").read_text("utf-8"))
         texts, ids = MappedTexts(store), np.load(store / "ids.npy", allow_pickle=False)
@@ -150,7 +150,7 @@ class Topics:
         self.topics.append(self.names.setdefault(topic, len(self.names)))
 
     def matrix(self, ids: np.ndarray) -> tuple[csr_array, np.ndarray]:
-        """0/1 [ids, topics], and the documents named here that are not among `ids`."""
+        """Return the 0/1 matrix [ids, topics], and the documents named here that are not among `ids`."""
         documents, topics = np.array(self.documents, dtype=np.int64), np.array(self.topics, dtype=np.int32)
         order = np.argsort(ids, kind="stable")
         found = np.isin(documents, ids)
@@ -199,7 +199,7 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
 
 
 def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
-    """Documents of a token file: `.I <id>`, `.W`, lines of tokens, an empty line.
+    """Read the documents of a token file: `.I <id>`, `.W`, lines of tokens, an empty line.
 
     Args:
         path: the file.
@@ -235,7 +235,7 @@ def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
 
 
 def read_qrels(path: Path) -> Topics:
-    """The pairs of a topics file with lines `TOPIC id 1`."""
+    """Read the pairs of a topics file with lines `TOPIC id 1`."""
     topics = Topics()
     for number, line in read_lines(path, "latin-1"):
         match line.split():
@@ -249,7 +249,7 @@ def read_qrels(path: Path) -> Topics:
 
 
 def _records_of_news(files: list[Path], topics: Topics, notes: list[str], *, judged: bool) -> Iterator[Record]:
-    """Documents of the raw XML.
+    """Read the documents of the raw XML.
 
     RCV1-v2 is the raw corpus less the documents without topic or region codes, with the ancestors of every
     topic added. The topics file has all that; without it the topics come from the XML by the same rules.
@@ -294,13 +294,13 @@ class NewsItem(NamedTuple):
 
 
 def xml_files(place: Path) -> list[Path]:
-    """The XML files and zips at `place`, in a fixed order."""
+    """Return the XML files and zips at `place`, in a fixed order."""
     files = [place] if place.is_file() else sorted(place.rglob("*"))
     return [file for file in files if file.suffix.lower() in {".xml", ".zip"} and file.is_file()]
 
 
 def read_news(files: list[Path]) -> Iterator[NewsItem | None]:
-    """The news items of XML files and zips; `None` for an XML file that holds something else."""
+    """Read the news items of XML files and zips; yield `None` for an XML file that holds something else."""
     for path, content in _contents(files):
         try:
             item = ElementTree.fromstring(content)
@@ -326,7 +326,7 @@ def read_news(files: list[Path]) -> Iterator[NewsItem | None]:
 
 
 def ancestors(topic: str) -> list[str]:
-    """The topics above `topic`, which its code spells out: C1511 lies under C151, C15 and CCAT.
+    """Return the topics above `topic`, which its code spells out: C1511 lies under C151, C15 and CCAT.
 
     >>> ancestors("C1511"), ancestors("GSPO"), ancestors("MCAT")
     (['C151', 'C15', 'CCAT'], ['GCAT'], [])
@@ -339,7 +339,7 @@ def ancestors(topic: str) -> list[str]:
 
 
 def _contents(files: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Name and content of every XML file; zips are read without unpacking them."""
+    """Yield name and content of every XML file; zips are read without unpacking them."""
     for file in files:
         if file.suffix.lower() == ".xml":
             try:

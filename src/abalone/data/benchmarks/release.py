@@ -1,4 +1,4 @@
-"""What the readers of published corpora share: where the files lie, how they are read, what the corpus says."""
+"""Published corpora: where their files are, how they are read, and their provenance."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from abalone.data.corpus import Corpus
 from abalone.data.split import iterative_split
 from abalone.data.streams import COMPRESSIONS, open_text
-from abalone.data.tables import BadRow, JsonTable, Record, Table, half_character, undecodable
+from abalone.data.tables import BadRow, JsonTable, Record, Table, lone_surrogate, undecodable
 from abalone.files.cache import cache_dir
 from abalone.files.errors import DataError, printable
 from abalone.progress import track
@@ -36,7 +36,7 @@ class Release:
     licence: str
 
     def place(self, given: str | Path | None) -> Path:
-        """The folder or file to read: the one given, else a folder in `$ABALONE_DATA` or in `data` of the cache."""
+        """Return the path to read: the one given, else a folder in `$ABALONE_DATA` or in `data` of the cache."""
         if given is None:
             given = Path(os.environ.get("ABALONE_DATA") or cache_dir() / "data") / self.name
         try:
@@ -49,29 +49,29 @@ class Release:
         return place
 
     def missing(self, place: Path, reason: str) -> DataError:
-        """The error for files that are not at `place`."""
+        """Return the error for files that are not at `place`."""
         folder = place if place.is_dir() or not place.suffix else place.parent
         hint = f"Get {self.files} from {self.publisher}; put it in {folder}, or give its location with path=."
         return DataError(f"{self.name}: {reason}", path=place, hint=hint)
 
     def provenance(self, **facts: object) -> dict[str, object]:
-        """Source and licence, then what else is known."""
+        """Return source and licence, then what else is known."""
         return {"source": self.publisher, "licence": self.licence, **facts}
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file of that name in `folder`, plain or compressed."""
+    """Return the file of that name in `folder`, plain or compressed."""
     candidates = (folder / f"{name}{compression}" for compression in ("", *COMPRESSIONS))
     return next((file for file in candidates if file.is_file()), None)
 
 
 def is_id(text: str) -> bool:
-    """Whether it is the number of a document; what has more digits fits no array of them."""
+    """Return whether a text is the number of a document; what has more digits fits no array of them."""
     return re.fullmatch(r"[0-9]{1,9}", text) is not None
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:
-    """Number and content of each line, its end included, of a plain or compressed file."""
+    """Yield number and content of each line, its end included, of a plain or compressed file."""
     with open_text(path, newline="\n", encoding=encoding) as stream:
         for number, line in enumerate(stream, start=1):
             if found := undecodable(line):
@@ -88,7 +88,7 @@ def read_records(table: Table) -> Iterator[Record]:
 
 
 def read_jsonl(path: Path, fields: Mapping[str, type]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Line number and object of each line; every one of `fields` is there and of its type (lists: of strings)."""
+    """Yield line number and object of each line; each of `fields` is there and of its type (lists: of strings)."""
     for line, record, _ in read_records(JsonTable(path)):
         for name, kind in fields.items():
             if reason := _unfit(record, name, kind):
@@ -97,7 +97,7 @@ def read_jsonl(path: Path, fields: Mapping[str, type]) -> Iterator[tuple[int, Ma
 
 
 def _unfit(record: Mapping[str, Any], name: str, kind: type) -> str | None:
-    """What is wrong with a field, if anything."""
+    """Return the reason why a field does not fit; None where it does."""
     value = record.get(name)
     if not isinstance(value, kind):
         found = f"is {type(value).__name__}" if name in record else "is missing"
@@ -105,7 +105,7 @@ def _unfit(record: Mapping[str, Any], name: str, kind: type) -> str | None:
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         return "has values that are not strings"
-    return next(filter(None, map(half_character, texts)), None)
+    return next(filter(None, map(lone_surrogate, texts)), None)
 
 
 def with_gaps_noted(corpus: Corpus) -> Corpus:

@@ -20,7 +20,7 @@ SPLIT_OF = {"train": "train", "dev": "validation", "test": "test"}
 
 
 def load(path: Path | None = None) -> Corpus:
-    """UK-LEX from `uk-lex69.jsonl` or `uk-lex18.jsonl`, given as the file or as its folder."""
+    """Read UK-LEX from `uk-lex69.jsonl` or `uk-lex18.jsonl`, given as the file or as its folder."""
     file = _find(RELEASE.place(path))
     documents = Documents()
     for line, record in read_jsonl(file, FIELDS):
