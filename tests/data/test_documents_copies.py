@@ -56,10 +56,10 @@ def test_the_first_of_copies_stays_and_takes_all_their_labels():
 
 
 def test_copies_among_mapped_texts(tmp_path):
-    with TextWriter(tmp_path) as writer:
+    with TextWriter(tmp_path / "texts") as writer:
         for text in TEXTS:
             writer.append(text)
-    kept = without_copies(replace(documents(), texts=MappedTexts(tmp_path)))
+    kept = without_copies(replace(documents(), texts=MappedTexts(tmp_path / "texts")))
     assert isinstance(kept.texts, MappedTexts)
     assert list(kept.texts) == ["a", "b", "c", "A"]
 

@@ -1,5 +1,4 @@
 import gzip
-import hashlib
 import lzma
 import tracemalloc
 from pathlib import Path
@@ -9,7 +8,6 @@ import zstandard
 
 from abalone.data import streams
 from abalone.data.streams import decoder_of, open_text
-from abalone.files.checksums import sha256
 from abalone.files.errors import DataError
 
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -63,12 +61,6 @@ def test_a_stream_is_decoded_piece_by_piece_as_a_file_is():
         decoder_of("utf-16", "stdin")(b"\xff\xfea", True)
 
 
-def test_sha256_is_of_the_bytes_on_disk(tmp_path):
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(b"anything")
-    assert sha256(path) == hashlib.sha256(b"anything").hexdigest()
-
-
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_small_archive_does_not_fill_the_memory(tmp_path, suffix, monkeypatch):
     monkeypatch.setattr(streams, "ALWAYS_FINE", 1 << 20)
@@ -94,9 +86,3 @@ def test_a_step_in_a_zstandard_archive_is_small(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 1 << 27
     finally:
         tracemalloc.stop()
-
-
-def test_a_checksum_of_what_cannot_be_read(tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(DataError, match="loop: cannot be read"):
-        sha256(tmp_path / "loop")

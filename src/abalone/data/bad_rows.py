@@ -34,6 +34,12 @@ class BadRows:
         self.report, self.count, self.lines = report, 0, 0
         self._files = ExitStack()
         self._file: BinaryIO | None = None
+        self._copy: BinaryIO | None = None
+
+    def copied_to(self, copy: BinaryIO) -> "BadRows":
+        """Write a copy of the report to a file, to be taken from when the same data is read again."""
+        self._copy = copy
+        return self
 
     @property
     def counted(self) -> str:
@@ -49,7 +55,10 @@ class BadRows:
         entry = {"file": str(row.path), "line": row.line, "reason": row.reason, "row": row.source.rstrip("\r\n")}
         if row.lines > 1:
             entry["lines"] = row.lines
-        self._file.write(_json_line(entry))
+        line = _json_line(entry)
+        self._file.write(line)
+        if self._copy is not None:
+            self._copy.write(line)
 
     def take_from(self, report: Iterable[bytes]) -> None:
         """Leave out the rows that the report says were left out when the same data was read before."""

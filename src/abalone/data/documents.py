@@ -1,6 +1,7 @@
 """Documents: the texts, labels and splits of all rows as they were read, in memory or in the cache."""
 
 import json
+import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,19 +18,16 @@ from abalone.data.notes import blank_notes, separator_notes
 from abalone.data.rows import Columns, read_rows, require_columns
 from abalone.data.seen import text_hash, text_hashes
 from abalone.data.split import SPLITS, numbered
-from abalone.data.store import MappedTexts, TextWriter, take
+from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once, take
 from abalone.data.tables import BadRow, Table
 from abalone.files.cache import cache_entry
-from abalone.files.checksums import sealed_once
 from abalone.files.errors import DataError, printable
 from abalone.files.schema import misfit
 from abalone.progress import track
 
-FORMAT = "abalone-documents-3"  # part of the key: another layout never meets an old folder
-FACTS, INDICES, ENDS, CODES, HASHES = "facts.json", "labels.npy", "ends.npy", "splits.npy", "hashes.npy"
-BAD_ROWS = "bad-rows.jsonl"
-
-SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [str], "bad_rows": int}
+FORMAT = "abalone-documents-4"  # part of the key: another layout never meets an old file
+SHAPE = {"names": [str], "offered": [str], "separator": (str, None), "notes": [str]}
+BLOCK = 1 << 22  # bytes
 
 
 @dataclass
@@ -66,7 +64,7 @@ class Documents:
 
     def rows(self) -> dict[str, np.ndarray]:
         """Return the documents of each split, as far as that is known."""
-        of_row = np.array([SPLITS.index(split) if split else -1 for split in self.splits], dtype=np.int8)
+        of_row = np.array([_code(split) for split in self.splits], dtype=np.int8)
         return {split: np.flatnonzero(of_row == number) for number, split in enumerate(SPLITS)}
 
 
@@ -168,49 +166,76 @@ def _merged(lists: LabelLists, keeper: np.ndarray, kept: int) -> LabelLists:
 
 
 Read = Callable[[Callable[[str], None], BadRows], Documents]
-"""Reads documents, and hands texts and rows that cannot be used to who takes them."""
+"""Reads documents, and hands texts and bad rows to who takes them."""
 
 
-def read_once(key: str, read: Read, *, skip_bad_rows: bool) -> tuple[Documents, Path | None]:
+def read_once(key: str, read: Read, bad_rows: BadRows) -> Documents:
     """Return the documents that `read` gives, from the cache folder if they were read before and are intact.
 
     Args:
-        key: changes with anything that changes the documents.
+        key: changes with anything that changes the documents, or the bad rows among them.
         read: called if they are not there yet.
-        skip_bad_rows: whether rows that cannot be used are left out.
-
-    Returns:
-        The documents, and the list of rows left out, if any were.
+        bad_rows: takes the bad rows, whether they are read now or were then.
     """
-    folder = cache_entry("texts", key)
+    path = cache_entry("texts", f"{key}.safetensors")
     try:
-        sealed_once(folder, lambda place: _build(place, read, skip_bad_rows=skip_bad_rows))
+        stored = arrays_once(path, FORMAT, lambda: _write(path, read, bad_rows))
     except OSError as error:
         raise DataError(
             f"the texts cannot be cached here: {error.strerror or error}",
-            path=folder.parent,
+            path=path.parent,
             hint="Set ABALONE_CACHE to a folder with space for all of them.",
         ) from error
     try:
-        return _read_back(folder)
-    except Exception as error:  # numpy says in many ways that bytes are wrong
+        documents = _documents(stored)
+    except (KeyError, ValueError, RecursionError) as error:  # forged, since the checksums fit
         raise DataError(
-            "the cached texts are damaged", path=folder, hint="Delete the folder; it will be rebuilt."
+            "the cached texts are damaged", path=path, hint="Delete the file; it will be rebuilt."
         ) from error
+    listed = stored.arrays["bad_rows"]
+    if listed.size and not bad_rows.count:
+        bad_rows.take_from(listed.tobytes().splitlines(keepends=True))
+    return documents
 
 
-def _read_back(folder: Path) -> tuple[Documents, Path | None]:
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+def _write(path: Path, read: Read, bad_rows: BadRows) -> None:
+    hashes = array("Q")
+    with TextWriter(path, FORMAT) as writer, tempfile.TemporaryFile() as listed:
+
+        def keep(text: str) -> None:
+            writer.append(text)
+            hashes.append(text_hash(text))  # here, since nobody wants to read all texts again to find copies
+
+        documents = read(keep, bad_rows.copied_to(listed))
+        indices, ends = documents.labels.arrays()
+        writer.extend("labels", indices)
+        writer.extend("ends", ends)
+        writer.extend("splits", np.array([_code(split) for split in documents.splits], dtype=np.int8))
+        writer.extend("hashes", np.frombuffer(hashes, dtype=np.uint64))
+        facts = {
+            "names": documents.labels.names,
+            "offered": documents.offered,
+            "separator": documents.separator,
+            "notes": documents.notes,
+        }
+        content = json.dumps(facts).encode()  # in ASCII: a separator may be half a character
+        writer.extend("facts", np.frombuffer(content, dtype=np.uint8))
+        listed.seek(0)
+        writer.extend("bad_rows", np.empty(0, np.uint8))
+        while block := listed.read(BLOCK):
+            writer.extend("bad_rows", np.frombuffer(block, dtype=np.uint8))
+
+
+def _documents(stored: Stored) -> Documents:
+    facts = json.loads(stored.arrays["facts"].tobytes())
     if wrong := misfit(facts, SHAPE):
         raise ValueError(wrong)
-    indices, ends, codes, hashes = (
-        np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (INDICES, ENDS, CODES, HASHES)
-    )
-    texts = MappedTexts(folder)
+    indices, ends, codes, hashes = (stored.arrays[name] for name in ("labels", "ends", "splits", "hashes"))
+    texts = MappedTexts(stored)
     _refuse_misfits(len(texts), len(facts["names"]), indices, ends, codes)
     if hashes.dtype != np.uint64 or hashes.shape != (len(texts),):
         raise ValueError("the hashes are not those of these texts")
-    documents = Documents(
+    return Documents(
         texts,
         LabelLists(facts["names"], indices, ends),
         CodedSplits(codes),
@@ -219,7 +244,6 @@ def _read_back(folder: Path) -> tuple[Documents, Path | None]:
         facts["notes"],
         hashes,
     )
-    return documents, folder / BAD_ROWS if facts["bad_rows"] else None
 
 
 def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarray, codes: np.ndarray) -> None:
@@ -233,31 +257,12 @@ def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarra
     if indices.min(initial=0) < 0 or indices.max(initial=-1) >= names:
         raise ValueError(f"there are labels beyond the {names} names")
     if codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(SPLITS):
-        raise ValueError("there are splits that nobody knows")
+        raise ValueError("there are unknown splits")
 
 
-def _build(place: Path, read: Read, *, skip_bad_rows: bool) -> None:
-    hashes = array("Q")
-    with TextWriter(place) as writer, BadRows(place / BAD_ROWS if skip_bad_rows else None) as bad_rows:
-
-        def keep(text: str) -> None:
-            writer.append(text)
-            hashes.append(text_hash(text))  # here, since nobody wants to read all texts again to find copies
-
-        documents = read(keep, bad_rows)
-    indices, ends = documents.labels.arrays()
-    codes = np.array([SPLITS.index(split) if split else -1 for split in documents.splits], dtype=np.int8)
-    arrays = {INDICES: indices, ENDS: ends, CODES: codes, HASHES: np.frombuffer(hashes, dtype=np.uint64)}
-    for name, content in arrays.items():
-        np.save(place / name, content, allow_pickle=False)
-    facts = {
-        "names": documents.labels.names,
-        "offered": documents.offered,
-        "separator": documents.separator,
-        "notes": documents.notes,
-        "bad_rows": bad_rows.count,
-    }
-    (place / FACTS).write_text(json.dumps(facts), encoding="utf-8")  # a separator may be half a character
+def _code(split: str | None) -> int:
+    """Return the place of a split in `SPLITS`, −1 for none."""
+    return -1 if split is None else SPLITS.index(split)
 
 
 class CodedSplits(Sequence[str | None]):

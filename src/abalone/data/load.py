@@ -176,12 +176,7 @@ def _read(
             label_separator,
         ]
         key = hashlib.sha256(json.dumps([*options, report is not None], default=str).encode()).hexdigest()[:32]
-        documents, left_out = read_once(
-            key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), skip_bad_rows=report is not None
-        )
-        if left_out is not None:
-            with left_out.open("rb") as listed:
-                bad_rows.take_from(listed)
+        documents = read_once(key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), bad_rows)
     return documents, bad_rows
 
 

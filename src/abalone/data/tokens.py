@@ -5,7 +5,6 @@ import json
 import os
 import re
 import warnings
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache as run_once
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from abalone.data.store import MappedTexts
-from abalone.files.atomic import written_whole
+from abalone.data.store import ArrayWriter, MappedTexts, Stored, arrays_once
 from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError
 from abalone.progress import track
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FORMAT = "abalone-tokens-2"  # part of the key: another layout never meets an old file
-HEADER_BYTES = 1024  # reserved ahead of the arrays and filled in last, when the number of tokens is known
+FORMAT = "abalone-tokens-3"  # part of the key: another layout never meets an old file
 BLOCK_TEXTS, BLOCK_CHARACTERS = 2048, 8_000_000  # what is in memory at a time; either ends a block
 # A tokenizer takes 120 bytes of memory for each character that it reads at once, so long texts are read in pieces.
 LONGEST_PIECE = 1_000_000  # characters
@@ -233,10 +230,8 @@ def tokenize(
         raise ValueError("tokens are cached whole: most= is for cache=None")
     name = f"{_key(texts, plain)}.safetensors"
     path = cache_entry("tokens", name) if cache == "default" else Path(cache) / name
-    if (cached := read_tokens(path)) is not None:
-        return cached
     try:
-        _write_tokens(path, texts, plain)
+        stored = arrays_once(path, FORMAT, lambda: _write_tokens(path, texts, plain))
     except OSError as error:
         warnings.warn(
             f"cannot cache tokens in {path.parent} ({error.strerror or error}), so they stay in memory; "
@@ -244,10 +239,7 @@ def tokenize(
             stacklevel=2,
         )
         return _in_memory(texts, plain)
-    written = read_tokens(path)
-    if written is None:
-        raise DataError("tokens just written cannot be read back", path=path, hint="Check the disk.")
-    return written
+    return _mapped(stored)
 
 
 def _in_memory(texts: Sequence[str], plain: PlainTokenizer, most: int | None = None) -> TokenArray:
@@ -259,72 +251,28 @@ def _in_memory(texts: Sequence[str], plain: PlainTokenizer, most: int | None = N
     return TokenArray(np.concatenate(ids), np.cumsum(np.concatenate(lengths)), prefix, suffix)
 
 
-# The cache file is a safetensors file, so that other tools can read it: a header, `offsets`, `ids`.
-# One file rather than a folder of arrays, as only a file can be replaced in one step.
-
-
 def _write_tokens(path: Path, texts: Sequence[str], plain: PlainTokenizer) -> None:
     prefix, suffix = plain.special_tokens
-    ids_start = HEADER_BYTES + 8 * (len(texts) + 1)
-    lengths, ids_checksum = [np.zeros(1, np.int64)], 0
-    with written_whole(path) as file:
-        file.seek(ids_start)
+    lengths = [np.zeros(1, np.int64)]
+    with ArrayWriter(path, FORMAT) as writer:
+        writer.extend("ids", np.empty(0, plain.dtype))
         for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
-            file.write(block_ids.data)
-            ids_checksum = zlib.crc32(block_ids.data, ids_checksum)
+            writer.extend("ids", block_ids)
             lengths.append(block_lengths)
-        offsets = np.cumsum(np.concatenate(lengths))
-        file.seek(0)
-        file.write(_header(offsets, plain.dtype, prefix, suffix, ids_checksum))
-        file.write(offsets.data)
+        writer.extend("offsets", np.cumsum(np.concatenate(lengths)))
+        writer.facts |= {"prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
 
 
-def _header(
-    offsets: np.ndarray, dtype: np.dtype[Any], prefix: tuple[int, ...], suffix: tuple[int, ...], ids_checksum: int
-) -> bytes:
-    tokens = int(offsets[-1])
-    around = {"prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
-    metadata = {"format": FORMAT, **around, "ids": f"{ids_checksum:08x}"}
-    tensors = {
-        "offsets": {"dtype": "I64", "shape": [offsets.size], "data_offsets": [0, offsets.nbytes]},
-        "ids": {
-            "dtype": f"U{8 * dtype.itemsize}",
-            "shape": [tokens],
-            "data_offsets": [offsets.nbytes, offsets.nbytes + tokens * dtype.itemsize],
-        },
-    }
-    checksum = hashlib.sha256(json.dumps([metadata, tensors]).encode())
-    checksum.update(offsets.data)
-    header = json.dumps({"__metadata__": {**metadata, "checksum": checksum.hexdigest()}, **tensors}).encode()
-    return (HEADER_BYTES - 8).to_bytes(8, "little") + header.ljust(HEADER_BYTES - 8)
-
-
-def read_tokens(path: Path) -> TokenArray | None:
-    """Return the cached tokens at `path`, memory-mapped; None if there are none or the file is damaged."""
+def _mapped(stored: Stored) -> TokenArray:
     try:
-        with path.open("rb") as file:
-            found = file.read(HEADER_BYTES)
-            header = json.loads(found[8:])
-            metadata, ids, offsets = header["__metadata__"], header["ids"], header["offsets"]
-            prefix, suffix = tuple(json.loads(metadata["prefix"])), tuple(json.loads(metadata["suffix"]))
-            dtype = ID_TYPES[ids["dtype"]]
-            # One mapping of the whole file: a part of no bytes, which cannot be mapped, is then just a slice.
-            body = np.asarray(np.memmap(file, np.uint8, "r"))[HEADER_BYTES:]
-        offsets_view = body[: 8 * offsets["shape"][0]].view(np.int64)
-        ids_view = body[offsets_view.nbytes :].view(dtype)
-        # The header follows from the arrays, so a header that differs tells of damage to either.
-        # Reading all ids once is a hundredth of what making them again would take.
-        intact = ids_view.size == offsets_view[-1] and found == _header(
-            offsets_view, dtype, prefix, suffix, zlib.crc32(ids_view.data)
-        )
-    except OSError:
-        return None
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        intact = False
-    if not intact:
-        warnings.warn(f"{path} is damaged, so the texts are tokenized again", stacklevel=2)
-        return None
-    return TokenArray(ids_view, offsets_view, prefix, suffix)
+        ids, offsets = stored.arrays["ids"], stored.arrays["offsets"]
+        prefix, suffix = (tuple(json.loads(stored.facts[name])) for name in ("prefix", "suffix"))
+        fit = ids.size == offsets[-1]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):  # forged, since the checksums fit
+        fit = False
+    if not fit:
+        raise DataError("the cached tokens are damaged", path=stored.path, hint="Delete the file; it will be rebuilt.")
+    return TokenArray(ids, offsets, prefix, suffix)
 
 
 def _key(texts: Sequence[str], plain: PlainTokenizer) -> str:

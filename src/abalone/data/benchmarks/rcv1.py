@@ -14,15 +14,15 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
-from scipy.sparse import csr_array, load_npz, save_npz
+from scipy.sparse import csr_array
 
 from abalone.data.benchmarks.release import Release, exact_split, find_file, is_id, read_lines, with_gaps_noted
 from abalone.data.corpus import RARE, Corpus, build_corpus
-from abalone.data.store import MappedTexts, TextWriter
+from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once
 from abalone.data.streams import read_zip
 from abalone.files.cache import cache_entry, source_key
-from abalone.files.checksums import sealed_once
 from abalone.files.errors import DataError
+from abalone.files.schema import misfit
 from abalone.progress import track
 
 RELEASE = Release(
@@ -44,7 +44,7 @@ DOCUMENTS, TOPICS_KEPT = 804_414, 91
 MINIMUM = RARE  # a topic stays if at least as many training documents carry it
 VALIDATION_SHARE, SEED = 0.15, 0
 LYRL2004, RAW_XML = "LYRL2004 tokens", "raw XML"  # the two forms
-VERSION = "rcv1-3"  # to be raised with every change in what is written to the cache
+FORMAT = "abalone-rcv1-4"  # of what is written to the cache, to be raised with every change in it
 TOPIC_CODES = ".//codes[@class='bip:topics:1.0']/code[@code]"
 REGION_CODES = ".//codes[@class='bip:countries:1.0']/code"
 
@@ -62,12 +62,12 @@ def load(path: Path | None = None) -> Corpus:
         form, sources = RAW_XML, xml_files(place)
         if not sources:
             raise RELEASE.missing(place, "there are no token files and no XML files here")
-    key = source_key([*sources, *([qrels] if qrels else [])], f"{VERSION} {form}")
-    store = sealed_once(cache_entry("texts", key), partial(_build, form, sources, qrels))
-    return _prepare(store, form, place)
+    key = source_key([*sources, *([qrels] if qrels else [])], f"{FORMAT} {form}")
+    store = cache_entry("texts", f"{key}.safetensors")
+    return _prepare(arrays_once(store, FORMAT, partial(_build, form, sources, qrels, store)), form, place)
 
 
-def _prepare(store: Path, form: str, place: Path) -> Corpus:
+def _prepare(store: Stored, form: str, place: Path) -> Corpus:
     """Return the paper's corpus of the documents in `store`."""
     facts, texts, ids, labels = _open_store(store)
     by_id = np.argsort(ids, kind="stable")  # both forms give the same order, hence the same split
@@ -104,27 +104,29 @@ def _prepare(store: Path, form: str, place: Path) -> Corpus:
             f"stratified {VALIDATION_SHARE:.0%} of training (the paper gives no ids, so its split is not this one)",
             seed=SEED,
             path=str(place),
-            cache=str(store),
+            cache=str(store.path),
         ),
         notes=notes,
     )
     return with_gaps_noted(corpus)
 
 
-def _open_store(store: Path) -> tuple[dict[str, list[str]], MappedTexts, np.ndarray, csr_array]:
+def _open_store(store: Stored) -> tuple[dict[str, list[str]], MappedTexts, np.ndarray, csr_array]:
     """Return what `_build` wrote: facts, texts, ids [n] and labels [n, topics]."""
     try:
-        facts = json.loads((store / "facts.json").read_text("utf-8"))
-        texts, ids = MappedTexts(store), np.load(store / "ids.npy", allow_pickle=False)
-        with (store / "labels.npz").open("rb") as file:
-            labels = csr_array(load_npz(file))
+        facts = json.loads(store.arrays["facts"].tobytes())
+        if wrong := misfit(facts, {"topics": [str], "notes": [str]}):
+            raise ValueError(wrong)
+        texts, ids = MappedTexts(store), store.arrays["ids"]
+        indices, bounds = store.arrays["labels"], store.arrays["bounds"]
+        shape = (len(texts), len(facts["topics"]))
+        labels = csr_array((np.ones(len(indices), dtype=np.int32), indices, bounds), shape=shape)
         labels.check_format(full_check=True)
-        fits = labels.shape == (len(texts), len(facts["topics"])) and ids.shape == (len(texts),)
-        if not (fits and all(isinstance(name, str) for part in ("topics", "notes") for name in facts[part])):
+        if ids.shape != (len(texts),):
             raise ValueError("the parts do not fit each other")
-    except Exception as error:  # of three libraries, which say in many ways that bytes are wrong
-        hint = "Delete the folder; it will be rebuilt from the source."
-        raise DataError(f"the prepared corpus is damaged ({error})", path=store, hint=hint) from error
+    except (KeyError, ValueError, TypeError, IndexError, RecursionError) as error:  # forged, since the checksums fit
+        hint = "Delete the file; it will be rebuilt from the source."
+        raise DataError(f"the prepared corpus is damaged ({error})", path=store.path, hint=hint) from error
     return facts, texts, ids, labels
 
 
@@ -162,8 +164,8 @@ class Topics:
         return matrix, np.unique(documents[~found])
 
 
-def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> None:
-    """Stream the documents of `sources` into `folder`: texts, ids, labels, and what a person should know."""
+def _build(form: str, sources: list[Path], qrels: Path | None, path: Path) -> None:
+    """Stream the documents of `sources` to `path`: texts, ids, labels, and what a person should know."""
     topics = read_qrels(qrels) if qrels else Topics()
     open_ends: list[DataError] = []
     notes: list[str] = []
@@ -173,7 +175,7 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
         records = (record for file in sources for record in read_tokens(file, open_ends))
     seen: dict[int, None] = {}  # in order
     empty = 0
-    with TextWriter(folder) as writer:
+    with TextWriter(path, FORMAT) as writer:
         for record in track(records, "Reading RCV1-v2", DOCUMENTS):
             if record.document in seen:
                 reason = f"document {record.document} appears twice"
@@ -181,21 +183,21 @@ def _build(form: str, sources: list[Path], qrels: Path | None, folder: Path) -> 
             seen[record.document] = None
             empty += not record.text
             writer.append(record.text)
-    ids = np.fromiter(seen, dtype=np.int64, count=len(seen))
-    labels, absent = topics.matrix(ids)
-    if absent.size:
-        # A last record without its closing empty line is a cut only if something is missing after it.
-        if open_ends:
-            raise open_ends[0]
-        notes.append(f"{absent.size} documents of the topics file have no text here (the first: {absent[0]}).")
-    if bare := int((np.diff(labels.indptr) == 0).sum()):
-        notes.append(f"{bare} documents have no line in the topics file.")
-    if empty:
-        notes.append(f"{empty} documents have no text.")
-    np.save(folder / "ids.npy", ids)
-    save_npz(folder / "labels.npz", labels)
-    facts = {"topics": list(topics.names), "notes": notes}
-    (folder / "facts.json").write_text(json.dumps(facts), "utf-8")
+        ids = np.fromiter(seen, dtype=np.int64, count=len(seen))
+        labels, absent = topics.matrix(ids)
+        if absent.size:
+            # A last record without its closing empty line is a cut only if something is missing after it.
+            if open_ends:
+                raise open_ends[0]
+            notes.append(f"{absent.size} documents of the topics file have no text here (the first: {absent[0]}).")
+        if bare := int((np.diff(labels.indptr) == 0).sum()):
+            notes.append(f"{bare} documents have no line in the topics file.")
+        if empty:
+            notes.append(f"{empty} documents have no text.")
+        facts = json.dumps({"topics": list(topics.names), "notes": notes}).encode()
+        for name, values in (("ids", ids), ("labels", labels.indices), ("bounds", labels.indptr)):
+            writer.extend(name, values)
+        writer.extend("facts", np.frombuffer(facts, dtype=np.uint8))
 
 
 def read_tokens(path: Path, open_ends: list[DataError]) -> Iterator[Record]:
