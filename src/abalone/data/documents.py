@@ -4,10 +4,9 @@ import json
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -238,7 +237,7 @@ def _documents(stored: Stored) -> Documents:
     return Documents(
         texts,
         LabelLists(facts["names"], indices, ends),
-        CodedSplits(codes),
+        [None if code < 0 else SPLITS[code] for code in codes.tolist()],
         tuple(facts["offered"]),
         facts["separator"],
         facts["notes"],
@@ -263,30 +262,3 @@ def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarra
 def _code(split: str | None) -> int:
     """Return the place of a split in `SPLITS`, −1 for none."""
     return -1 if split is None else SPLITS.index(split)
-
-
-class CodedSplits(Sequence[str | None]):
-    """The split of each document, as a byte.
-
-    Args:
-        codes: [documents], places in `SPLITS`, −1 for none.
-    """
-
-    def __init__(self, codes: np.ndarray) -> None:
-        self.codes = codes
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @overload
-    def __getitem__(self, item: int) -> str | None: ...
-    @overload
-    def __getitem__(self, item: slice) -> list[str | None]: ...
-    def __getitem__(self, item: int | slice) -> str | list[str | None] | None:
-        if isinstance(item, slice):
-            return [self[row] for row in range(*item.indices(len(self)))]
-        code = int(self.codes[item])
-        return None if code < 0 else SPLITS[code]
-
-    def __iter__(self) -> Iterator[str | None]:
-        return map(self.__getitem__, range(len(self)))

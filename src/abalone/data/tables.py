@@ -102,21 +102,32 @@ class Table(ABC):
         """Read the table; at least `columns` have to be in each row (all by default)."""
 
 
-class CsvTable(Table):
-    """Comma- or tab-separated values with a header, quoted as in RFC 4180."""
+class TextTable(Table):
+    """A table in a text file, plain or compressed.
+
+    Args:
+        path: of the file.
+        split: as for every table.
+        format: where there are several, such as `tsv`.
+        encoding: UTF-8 by default.
+    """
 
     def __init__(
         self,
         path: Path,
         split: str | None = None,
         *,
-        format: str = "csv",  # noqa: A002
+        format: str | None = None,  # noqa: A002
         encoding: str | None = None,
     ) -> None:
         super().__init__(path, split)
-        self.path, self.format, self.encoding = path, format, encoding
-        # The largest limit that every platform takes; the default cuts off at 128 kB a field.
-        csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
+        self.path, self.format, self.encoding = path, format or self.format, encoding
+
+
+class CsvTable(TextTable):
+    """Comma- or tab-separated values with a header, quoted as in RFC 4180."""
+
+    format = "csv"
 
     @cached_property
     def delimiter(self) -> str:
@@ -187,6 +198,8 @@ def csv_rows(stream: Iterator[str], delimiter: str, path: Path) -> Iterator[CsvR
                 raise _StrayQuoteError  # now: the text might go on to the end of the file, and fill the memory
             yield following
 
+    # The largest limit that every platform takes; the default cuts off at 128 kB a field.
+    csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     # Strict: otherwise a stray quote swallows all lines up to the next one without a word.
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
@@ -229,19 +242,10 @@ def _like_rows(lines: Iterable[str], delimiter: str, width: int) -> Iterator[boo
             yield False
 
 
-class JsonTable(Table):
+class JsonTable(TextTable):
     """JSON objects: one a line, or the items of one list."""
 
-    def __init__(
-        self,
-        path: Path,
-        split: str | None = None,
-        *,
-        format: str = "jsonl",  # noqa: A002
-        encoding: str | None = None,
-    ) -> None:
-        super().__init__(path, split)
-        self.path, self.format, self.encoding = path, format, encoding
+    format = "jsonl"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
