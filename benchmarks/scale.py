@@ -14,7 +14,8 @@ DOCUMENTS, VALIDATION, MANY_LABELS, STEPS = 100_000, 2_000, 50_000, 20
 PREDICT = """
 import json, sys, time
 from pathlib import Path
-from abalone.data.unlabelled import read_texts
+from abalone.data.bad_rows import usable
+from abalone.data.unlabelled import read_unlabelled
 from abalone.inference.folder import load
 from abalone.inference import bulk
 
@@ -27,7 +28,7 @@ class Watched(bulk.Parts):
 model, texts, output = sys.argv[1:]
 seen, bulk.Parts = [], Watched
 start = time.perf_counter()
-bulk.predict_in_parts(load(model, device="cpu"), read_texts(Path(texts)), output)
+bulk.predict_in_parts(load(model, device="cpu"), usable(read_unlabelled(Path(texts))), output)
 print(json.dumps([time.perf_counter() - start, seen]))
 """
 

@@ -23,7 +23,7 @@ import torch
 
 from abalone.data.corpus import Corpus, Split
 from abalone.data.load import load_corpus
-from abalone.data.texts import take
+from abalone.data.store import take
 from abalone.recipes import recipe
 from abalone.training import pipeline
 from abalone.training.estimate import Estimate, timed

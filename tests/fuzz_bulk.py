@@ -59,8 +59,7 @@ def check_kept(numbers: Numbers, place: Path) -> None:
                 for _, split in corpus.splits():
                     for text in split.texts:
                         text.encode()
-            (kept,) = (place / "cache" / "texts").iterdir()
-            file = numbers.choice([path for path in kept.iterdir() if path.is_file()])
+            (file,) = (place / "cache" / "texts").iterdir()
             file.write_bytes(mutated(file.read_bytes(), numbers))
 
 

@@ -8,7 +8,6 @@ import os
 import random
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,13 +22,14 @@ import zstandard
 from handmade import COMPRESS, ROWS, WRITE, as_csv, as_dataset
 from hypothesis import strategies as st
 
+from abalone.data.bad_rows import usable
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML
-from abalone.data.columns import TextColumns
 from abalone.data.load import load_corpus
-from abalone.data.texts import MappedTexts, TextWriter
-from abalone.data.tokens import _header, read_tokens
-from abalone.data.unlabelled import read_texts
+from abalone.data.rows import TextColumns
+from abalone.data.store import ArrayWriter, MappedTexts, TextWriter, arrays_once
+from abalone.data.tokens import FORMAT, _mapped
+from abalone.data.unlabelled import read_unlabelled
 from abalone.files.errors import DataError
 from fuzzing import Target, only_clear_errors
 from mutations import mutated
@@ -249,8 +249,8 @@ def read_own(path: Path, numbers: Numbers, about: str = "") -> None:
     with only_clear_errors(DataError, about=about):
         named, trained = (numbers.choice((None, None, ["text"], ["text", "split"], ["nope"])) for _ in range(2))
         ids = numbers.choice((None, None, None, "text", "split", "labels"))
-        for text in read_texts(path, TextColumns(named, trained or (), ids), options.get("encoding")):
-            text.encode()
+        for row in usable(read_unlabelled(path, TextColumns(named, trained or (), ids), options.get("encoding"))):
+            row.text.encode()
 
 
 def check_own_file(numbers: Numbers, place: Path) -> None:
@@ -307,7 +307,7 @@ def cached_texts() -> Files:
     """What `TextWriter` leaves."""
 
     def write(folder: Path) -> None:
-        with TextWriter(folder) as writer:
+        with TextWriter(folder / "texts") as writer:
             for row in DOCUMENTS:
                 writer.append(row["text"])
 
@@ -318,7 +318,7 @@ def check_cached_texts(numbers: Numbers, place: Path) -> None:
     """Damage in the cache of texts."""
     put_damaged(cached_texts(), place, numbers)
     with only_clear_errors(DataError):
-        texts = MappedTexts(place)
+        texts = MappedTexts(place / "texts")
         for text in texts if len(texts) < 1000 else ():
             text.encode()
 
@@ -328,16 +328,21 @@ def cached_tokens() -> bytes:
     """What `tokenize` leaves."""
     import numpy as np
 
-    offsets, ids = np.array([0, 2, 5], np.int64), np.arange(5, dtype=np.uint16)
-    return _header(offsets, ids.dtype, (1,), (2,), zlib.crc32(ids.data)) + offsets.tobytes() + ids.tobytes()
+    def write(folder: Path) -> None:
+        with ArrayWriter(folder / "t", FORMAT) as writer:
+            writer.extend("ids", np.arange(5, dtype=np.uint16))
+            writer.extend("offsets", np.array([0, 2, 5], np.int64))
+            writer.facts |= {"prefix": "[1]", "suffix": "[2]"}
+
+    return written_by(write)["t"]
 
 
 def check_cached_tokens(numbers: Numbers, place: Path) -> None:
     """Damage in the cache of tokens: it is made again, whatever it is."""
-    (place / "t").write_bytes(mutated(cached_tokens(), numbers))
+    path = place / "t"
+    path.write_bytes(mutated(cached_tokens(), numbers))
     with only_clear_errors():
-        tokens = read_tokens(place / "t")
-    if tokens is not None:
+        tokens = _mapped(arrays_once(path, FORMAT, lambda: path.write_bytes(cached_tokens())))
         for row in range(len(tokens)):
             tokens.document(row)
 
@@ -346,8 +351,7 @@ def check_published_cache(numbers: Numbers, place: Path) -> None:
     """Damage in the cache of a published corpus."""
     put(published()["rcv1 tokens"], place / "files")
     read_published("rcv1", place)
-    stored = next((place / "cache" / "texts").iterdir())
-    file = numbers.choice([path for path in stored.iterdir() if path.is_file()])
+    file = next((place / "cache" / "texts").iterdir())
     file.write_bytes(mutated(file.read_bytes(), numbers))
     read_published("rcv1", place)
 

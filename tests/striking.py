@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from random import Random
 
-from abalone.files.partial import ASIDE, PARTIAL
+from abalone.files.atomic import ASIDE, PARTIAL
 from abalone.training.checkpoint import check_tensors
 from patience import PATIENCE
 

@@ -19,7 +19,7 @@ CALLS = {
     "os.popen": "runs a shell",
     "eval": "runs what it is given",
     "exec": "runs what it is given",
-    "shutil.unpack_archive": "unpacks to where the archive says; use abalone.data.archives",
+    "shutil.unpack_archive": "unpacks to where the archive says; use abalone.data.streams",
 }
 METHODS = {"extract", "extractall"}  # of archives, which say themselves where their members go
 NEEDED = {  # keyword arguments that a call must have, with that value

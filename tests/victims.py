@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import tiny
-from abalone.files.partial import PARTIAL
+from abalone.files.atomic import PARTIAL
 from abalone.training.checkpoint import check_tensors
 from abalone.training.run import ANSWERS, FOLD, STAGES
 from striking import Struck, Work, abalone, start, strike, unfinished

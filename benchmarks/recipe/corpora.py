@@ -7,7 +7,7 @@ import numpy as np
 
 from abalone.data.corpus import Corpus, Split
 from abalone.data.load import load_corpus
-from abalone.data.texts import take
+from abalone.data.store import take
 from benchmarks.recipe.pools import few_shots
 
 SUBSAMPLES = ("arxiv54-500", "arxiv54-2000", "arxiv54-8000")

@@ -29,7 +29,7 @@ from abalone.encoder.text_encoder import TextEncoder, load_encoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from benchmarks.recipe.pools import Base, joined, read_base, rows_of, write_base
 from benchmarks.recipe.screen import METRICS, crosswise, load
 

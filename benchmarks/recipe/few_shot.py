@@ -42,12 +42,12 @@ from scipy.sparse import csr_array
 from scipy.special import logit
 
 from abalone.classifier import AbaloneClassifier
-from abalone.data.split import exact_split
+from abalone.data.benchmarks.release import exact_split
 from abalone.encoder.offline import packaged_encoder
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import NEVER, Thresholds, fit_thresholds
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.machine import machine, versions
 from benchmarks.recipe.pools import SHOTS, few_shots, joined

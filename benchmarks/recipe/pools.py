@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from abalone.data.benchmarks.release import exact_split
 from abalone.data.corpus import Corpus
-from abalone.data.split import exact_split
 from abalone.data.tokens import TokenArray
 
 FIFTHS = 5  # of a whole corpus: one judges what the others have trained

@@ -18,7 +18,7 @@ from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.evaluation.thresholds import Thresholds
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.training.folds import divide, held_out_labels
 from benchmarks.recipe.train import FROZEN, Run, logits_file, read_words, words_file

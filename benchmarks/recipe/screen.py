@@ -29,7 +29,7 @@ from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.progress import track
 from abalone.ranks import ALONE
 from abalone.recipes import recipe

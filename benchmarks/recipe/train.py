@@ -15,7 +15,7 @@ from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.crossfit_probe import choose_setting
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.votes import vote_logits
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.machine import machine, versions
 from abalone.training.checkpoint import load_tensors

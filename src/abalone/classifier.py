@@ -17,8 +17,8 @@ from abalone.data.in_memory import Labels, Texts, corpus_of, is_matrix, known_la
 from abalone.evaluation.blocks import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.scored_model import evaluate_model
+from abalone.files.atomic import remove_unless_in_use
 from abalone.files.cache import cache_entry
-from abalone.files.locks import remove_unless_in_use
 from abalone.launch import is_main
 from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from abalone.cli.predict import BLOCK, lines_as_they_come, rows_of_stream
-from abalone.data.columns import TextColumns
+from abalone.data.rows import Row, TextColumns
+from abalone.data.tables import BadRow
 from abalone.files.errors import DataError
 
 
@@ -56,13 +57,13 @@ def of_stream(content: bytes, encoding: str | None = None) -> list[object]:
 
 def test_a_line_that_is_not_utf_8_is_a_bad_row_as_in_a_file():
     first, bad, last = of_stream(b"one\ncaf\xe9\nlast\n")
-    assert (first, last) == ("one", "last")
-    assert isinstance(bad, DataError)
-    assert str(bad).startswith(
+    assert (first, last) == (Row("one"), Row("last"))
+    assert isinstance(bad, BadRow)
+    assert str(bad.error()).startswith(
         "standard input:2: byte 0xe9 at position 4 of the row is not UTF-8\n  If the whole file is"
     )
-    assert of_stream(b"one\ncaf\xe9\n", "cp1252") == ["one", "café"]
-    assert "byte 0x81 at position 2 of the row is not cp1252" in str(of_stream(b"a\x81", "cp1252")[0])
+    assert of_stream(b"one\ncaf\xe9\n", "cp1252") == [Row("one"), Row("café")]
+    assert "byte 0x81 at position 2 of the row is not cp1252" in of_stream(b"a\x81", "cp1252")[0].reason
 
 
 @pytest.mark.parametrize("encoding", ["nope", "base64", "a\0b", "\udcff", "undefined"])

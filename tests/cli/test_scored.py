@@ -9,7 +9,7 @@ import pytest
 import tiny
 from abalone import load_corpus
 from abalone.cli.scored import to_score
-from abalone.data.assemble import assemble
+from abalone.data.corpus import assemble
 from abalone.data.load import read_source
 from abalone.data.seen import SeenTexts
 

@@ -22,7 +22,7 @@ def test_parquet_rows_are_numbered_across_batches(tmp_path):
     pq.write_table(pa.table({"text": [str(n) for n in range(BATCH + 5)], "other": [0] * (BATCH + 5)}), path)
     table = ParquetTable(path)
     assert table.columns == ("text", "other")
-    rows = list(table.rows(["text"]))
+    rows = list(table.records(["text"]))
     assert [row.line for row in rows] == list(range(1, BATCH + 6))
     assert rows[-1].values == {"text": str(BATCH + 4)}
 
@@ -30,13 +30,13 @@ def test_parquet_rows_are_numbered_across_batches(tmp_path):
 def test_parquet_columns_with_dots_and_categories(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": pa.array(["a"]).dictionary_encode(), "cs.ai": [1], "cs.lg": [0]}), path)
-    (row,) = ParquetTable(path).rows(["text", "cs.ai"])
+    (row,) = ParquetTable(path).records(["text", "cs.ai"])
     assert row.values == {"text": "a", "cs.ai": 1}
 
 
 def test_parquet_from_the_hub_has_names_for_its_classes(tmp_path):
     Dataset.from_dict(ROWS, features=NAMED).to_parquet(tmp_path / "a.parquet")
-    assert [row.values for row in ParquetTable(tmp_path / "a.parquet").rows()] == READ
+    assert [row.values for row in ParquetTable(tmp_path / "a.parquet").records()] == READ
 
 
 def test_what_is_no_parquet_is_an_error(tmp_path):
@@ -50,8 +50,8 @@ def test_datasets_give_names_whatever_their_format(form):
     dataset = Dataset.from_dict(ROWS, features=NAMED).select([2, 0]).with_format(form)
     table = DatasetTable(dataset, "dataset")
     assert table.columns == ("text", "labels", "kind")
-    assert [(row.line, row.values) for row in table.rows()] == [(1, READ[2]), (2, READ[0])]
-    assert [dict(row.values) for row in table.rows(["text"])] == [{"text": "c"}, {"text": "a"}]
+    assert [(row.line, row.values) for row in table.records()] == [(1, READ[2]), (2, READ[0])]
+    assert [dict(row.values) for row in table.records(["text"])] == [{"text": "c"}, {"text": "a"}]
 
 
 def test_saved_datasets_are_recognised(tmp_path):
@@ -73,7 +73,7 @@ def test_text_that_is_no_utf8(tmp_path):
     column = pa.array([b"fine", b"\xff\xfe"]).cast(pa.binary())
     pq.write_table(pa.table({"text": column.view(pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet: .*UTF8"):
-        list(ParquetTable(tmp_path / "a.parquet").rows())
+        list(ParquetTable(tmp_path / "a.parquet").records())
 
 
 def test_names_of_labels_that_nobody_can_read(tmp_path):
@@ -101,7 +101,7 @@ def test_offsets_that_point_out_of_a_mapped_file_are_not_followed(tmp_path):
     assert offsets in content
     file.write_bytes(content.replace(offsets, offsets[:4] + b"\xff\xff\xff\x7f" + offsets[8:]))
     with pytest.raises(DataError, match="the dataset is damaged"):
-        list(DatasetTable(load_saved(tmp_path / "saved"), "saved").rows())
+        list(DatasetTable(load_saved(tmp_path / "saved"), "saved").records())
 
 
 def test_names_of_columns_that_are_no_utf8(tmp_path):

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from abalone import load_corpus
 from abalone.data import benchmarks
 from abalone.data.corpus import Corpus, Split
-from abalone.data.unlabelled import read_texts
+from abalone.data.unlabelled import read_unlabelled
 from abalone.files.errors import DataError
 
 
@@ -115,4 +115,4 @@ def test_spreadsheets_are_refused_with_advice(tmp_path, name):
         with pytest.raises(DataError, match=r"spreadsheets .* are not supported\n  Save it as CSV"):
             load_corpus(source)
     with pytest.raises(DataError, match=r"spreadsheets .* are not supported"):
-        list(read_texts(path))
+        list(read_unlabelled(path))

@@ -1,11 +1,11 @@
+import numpy as np
 import pytest
-from handmade import COMPRESS
+from handmade import COMPRESS, forge
 from made_up_rcv1 import TRAIN, record, same, write_tokens
 
 from abalone.data.benchmarks import BENCHMARKS, rcv1
 from abalone.data.benchmarks.rcv1 import QRELS, TOKENS
 from abalone.files.errors import DataError
-from abalone.files.sealed import seal
 
 
 @pytest.fixture(autouse=True)
@@ -187,25 +187,31 @@ def test_numbers_that_no_document_has(folder, number):
         BENCHMARKS["rcv1"](folder)
 
 
+def text(content: bytes) -> np.ndarray:
+    return np.frombuffer(content, np.uint8)
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "values"),
     [
-        ("facts.json", b"{"),
-        ("facts.json", b'{"topics": [], "notes": []}'),
-        ("facts.json", b'{"topics": [1, 2, 3], "notes": []}'),
-        ("ids.npy", b"\x80\x04."),
-        ("labels.npz", b"PK\x03\x04"),
-        ("offsets.npy", b""),
+        ("facts", text(b"{")),
+        ("facts", text(b'{"topics": [], "notes": []}')),
+        ("facts", text(b'{"topics": [1, 2, 3], "notes": []}')),
+        ("ids", np.zeros(1, np.int64)),
+        ("labels", np.full(3, 10**9, np.int32)),
+        ("bounds", np.zeros(0, np.int32)),
+        ("offsets", np.zeros(0, np.uint64)),
     ],
 )
-def test_a_damaged_cache_is_made_again_and_a_forged_one_told(folder, cache, name, content):
+def test_a_damaged_cache_is_made_again_and_a_forged_one_told(folder, cache, name, values):
     whole = BENCHMARKS["rcv1"](folder)
     (store,) = (cache / "texts").iterdir()
-    (store / name).unlink()  # `whole` has mapped the file, and must not see it shrink
-    (store / name).write_bytes(content)
-    with pytest.warns(UserWarning, match=rf"{name} is damaged, so it is made again from the source"):
-        assert same(BENCHMARKS["rcv1"](folder), whole)
-    (store / name).write_bytes(content)
-    seal(store)
-    with pytest.raises(DataError, match=rf"{store}: the prepared corpus is damaged .*\n  Delete the folder"):
+    forge(store, **{name: values})
+    with pytest.raises(DataError, match=rf"{store}: the prepared corpus is damaged .*\n  Delete the file"):
         BENCHMARKS["rcv1"](folder)
+    content = bytearray(store.read_bytes())
+    content[-1] ^= 1
+    store.unlink()  # `whole` has mapped the file, and must not see it change
+    store.write_bytes(content)
+    with pytest.warns(UserWarning, match=rf"{store} is damaged, so it is made again from the source"):
+        assert same(BENCHMARKS["rcv1"](folder), whole)

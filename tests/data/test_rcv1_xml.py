@@ -4,8 +4,7 @@ import pytest
 from made_up_rcv1 import newsitem, same, write_tokens, write_xml
 
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.data.benchmarks.rcv1 import QRELS
-from abalone.data.benchmarks.rcv1_xml import ancestors
+from abalone.data.benchmarks.rcv1 import QRELS, ancestors
 from abalone.files.errors import DataError
 
 

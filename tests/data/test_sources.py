@@ -1,4 +1,5 @@
 import lzma
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +8,7 @@ from datasets import DatasetDict, IterableDataset
 from handmade import COMPRESS, ROWS, WRITE, as_dataset, as_jsonl, assert_is_rows, write
 
 from abalone import load_corpus
+from abalone.data.sources import data_files, data_format, stem
 from abalone.files.errors import DataError
 
 
@@ -93,3 +95,92 @@ def test_other_things_are_refused():
 def test_unknown_formats_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"papers\.txt: unknown file format"):
         load_corpus(write(tmp_path / "papers.txt", "x"))
+
+
+def fill(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "short"),
+    [
+        ("papers.csv", "csv", "papers"),
+        ("PAPERS.CSV", "csv", "PAPERS"),
+        ("a.b.tsv.gz", "tsv", "a.b"),
+        ("x.jsonl.xz", "jsonl", "x"),
+        ("x.ndjson.zst", "jsonl", "x"),
+        ("x.json", "json", "x"),
+        ("x.parquet", "parquet", "x"),
+        ("x.parquet.gz", None, "x"),
+        ("x.txt", None, "x.txt"),
+        ("x.gz", None, "x"),
+        ("README", None, "README"),
+    ],
+)
+def test_names_say_the_format(name, kind, short):
+    assert data_format(Path(name)) == kind
+    assert stem(Path(name)) == short
+
+
+@pytest.mark.parametrize("validation", ["val", "valid", "validation", "dev", "Dev", "papers-dev", "papers_val"])
+def test_folders_of_splits(tmp_path, validation):
+    found = data_files(fill(tmp_path, "train.csv", f"{validation}.jsonl.gz", "test.parquet", "README.md", ".x.csv"))
+    assert {split: [path.name for path in paths] for split, paths in found.of_split.items()} == {
+        "train": ["train.csv"],
+        "validation": [f"{validation}.jsonl.gz"],
+        "test": ["test.parquet"],
+    }
+    assert found.left_out == []
+
+
+def test_shards_are_parts_of_a_split(tmp_path):
+    fill(tmp_path, "train-00001-of-00002.parquet", "train-00000-of-00002.parquet", "test-00000-of-00001.parquet")
+    found = data_files(tmp_path)
+    assert [path.name for path in found.of_split["train"]] == [
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+    ]
+
+
+def test_a_missing_shard_is_an_error(tmp_path):
+    fill(tmp_path, "train-00000-of-00003.parquet", "train-00002-of-00003.parquet")
+    with pytest.raises(DataError, match=r"2 of the 3 files train-…-of-00003 are here"):
+        data_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["train.csv", "train.jsonl"],
+        ["train.csv", "train.csv.gz"],
+        ["val.csv", "dev.csv"],
+        ["train.csv", "train-1.csv"],
+        ["old-train-1.csv", "new-train-1.csv"],
+        ["papers.csv", "papers.csv.gz"],
+    ],
+)
+def test_two_files_for_one_thing_are_an_error(tmp_path, names):
+    with pytest.raises(DataError, match="several files for"):
+        data_files(fill(tmp_path, *names))
+
+
+def test_files_that_say_no_split_are_left_out_beside_those_that_do(tmp_path):
+    found = data_files(fill(tmp_path, "train.csv", "test.csv", "label_list.csv", "train_vs_test.csv"))
+    assert [path.name for path in found.left_out] == ["label_list.csv", "train_vs_test.csv"]
+
+
+def test_reports_of_bad_rows_are_no_data(tmp_path):
+    found = data_files(fill(tmp_path, "train.csv", "train.csv.bad-rows.jsonl"))
+    assert [path.name for path in found.of_split["train"]] == ["train.csv"]
+
+
+def test_files_without_splits_are_one_table(tmp_path):
+    found = data_files(fill(tmp_path, "part-1.jsonl", "part-0.jsonl"))
+    assert [path.name for path in found.of_split[None]] == ["part-0.jsonl", "part-1.jsonl"]
+
+
+def test_a_folder_without_data_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="no file of a known format"):
+        data_files(fill(tmp_path, "README.md", "train.txt"))

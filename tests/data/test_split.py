@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from abalone.data.split import exact_split, fold_of_documents, iterative_split, lacking, stratified_holdout
+from abalone.data.benchmarks.release import exact_split
+from abalone.data.split import fold_of_documents, iterative_split, lacking, stratified_holdout
 
 SHARES = (0.8, 0.1, 0.1)
 

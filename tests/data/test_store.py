@@ -1,245 +1,285 @@
-"""Data that is larger than memory may be: the same corpus as of data in memory, from files that are mapped."""
-
-import shutil
-import warnings
+import os
+import pickle
+from pathlib import Path
 
 import numpy as np
-import pyarrow
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
-from datasets import Dataset
-from handmade import ROWS, as_csv, as_jsonl, write
+from handmade import forge
+from safetensors.numpy import load_file
 
-from abalone import load_corpus
-from abalone.data import load
-from abalone.data.texts import MappedTexts
+from abalone.data.store import (
+    HEADER_BYTES,
+    ArrayWriter,
+    DamagedError,
+    JoinedTexts,
+    MappedTexts,
+    TextWriter,
+    arrays_once,
+    join,
+    open_arrays,
+    take,
+)
 from abalone.files.errors import DataError
-from abalone.files.sealed import seal
+
+TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "last but one", "last"]
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def folder(tmp_path: Path) -> Path:
+    with TextWriter(tmp_path / "texts") as writer:
+        for text in TEXTS:
+            writer.append(text)
+    return tmp_path / "texts"
+
+
+def test_what_was_written_is_read_back(folder):
+    texts = MappedTexts(folder)
+    assert len(texts) == len(TEXTS)
+    assert list(texts) == TEXTS
+    assert texts[-1] == "last"
+    assert texts[np.int32(3)] == TEXTS[3]
+    assert texts[1:4] == TEXTS[1:4]
+    assert texts[::-2] == TEXTS[::-2]
+    assert "plain" in texts
+
+
+@pytest.mark.parametrize("position", [len(TEXTS), -len(TEXTS) - 1])
+def test_positions_outside_are_refused(folder, position):
+    with pytest.raises(IndexError):
+        MappedTexts(folder)[position]
+
+
+def test_rows_are_selected_though_the_files_are_gone(folder):
+    texts = MappedTexts(folder)
+    folder.unlink()
+    assert list(texts.select(np.array([5, 0]))) == [TEXTS[5], TEXTS[0]]
+
+
+def test_rows_select_and_reorder(folder):
+    picked = MappedTexts(folder).select(np.array([5, 0, 3]))
+    assert list(picked) == [TEXTS[5], TEXTS[0], TEXTS[3]]
+    assert list(picked.select(np.array([2, 0]))) == [TEXTS[3], TEXTS[5]]
+    assert picked[-1] == TEXTS[3]
+    with pytest.raises(IndexError):
+        picked[3]
+
+
+@pytest.mark.parametrize("mapped_first", [True, False])
+def test_joined_texts_are_those_of_both_and_what_is_mapped_stays_so(folder, mapped_first):
+    parts = [MappedTexts(folder), ["and", "others"]]
+    expected = [*TEXTS, "and", "others"] if mapped_first else ["and", "others", *TEXTS]
+    joined = join(*parts) if mapped_first else join(*reversed(parts))
+    assert isinstance(joined, JoinedTexts)
+    assert len(joined) == len(expected)
+    assert list(joined) == expected
+    assert [joined[i] for i in range(-len(expected), len(expected))] == expected * 2
+    assert joined[np.int32(len(TEXTS))] == expected[len(TEXTS)]
+    assert joined[1:7] == expected[1:7]
+    assert joined[::-2] == expected[::-2]
+    assert take(joined, np.array([7, 0, 1])) == [expected[row] for row in (7, 0, 1)]
+    assert list(pickle.loads(pickle.dumps(joined))) == expected
+    for outside in (len(expected), -len(expected) - 1):
+        with pytest.raises(IndexError, match=rf"text {outside} of {len(expected)}"):
+            joined[outside]
+
+
+def test_texts_in_memory_and_parts_of_one_folder_join_to_what_they_are(folder):
+    assert join(["a"], ["b", "c"]) == ["a", "b", "c"]
+    texts = MappedTexts(folder)
+    joined = join(texts.select(np.array([5, 0])), texts.select(np.array([3])))
+    assert isinstance(joined, MappedTexts)
+    assert list(joined) == [TEXTS[5], TEXTS[0], TEXTS[3]]
+
+
+def test_a_pickle_holds_the_path_and_not_the_texts(tmp_path):
+    with TextWriter(tmp_path / "texts") as writer:
+        writer.append("x" * 100_000)
+    pickled = pickle.dumps(MappedTexts(tmp_path / "texts", np.array([0])))
+    assert len(pickled) < 2_000
+    assert pickle.loads(pickled)[0] == "x" * 100_000
+
+
+def test_no_texts_at_all(tmp_path):
+    for texts in ([], ["", ""]):
+        assert list(written(tmp_path / "texts", texts)) == texts
+
+
+def test_arrays_may_follow_texts_that_are_all_empty(tmp_path):
+    with TextWriter(tmp_path / "texts") as writer:
+        writer.append("")
+        writer.extend("ids", np.arange(3))
+    stored = open_arrays(tmp_path / "texts", None)
+    assert list(MappedTexts(stored)) == [""]
+    assert stored.arrays["ids"].tolist() == [0, 1, 2]
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    def interrupted() -> None:
+        with TextWriter(tmp_path / "texts") as writer:
+            writer.append("begun")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_is_noticed(folder):
+    with pytest.raises(DataError, match="no readable texts"):
+        MappedTexts(folder.parent)
+    os.truncate(folder, HEADER_BYTES + 3)
+    with pytest.raises(DataError, match=r"no readable texts here .*is not as it was written.*\n  Delete"):
+        MappedTexts(folder)
+
+
+def written(folder: Path, texts: list[str]) -> MappedTexts:
+    with TextWriter(folder) as writer:
+        for text in texts:
+            writer.append(text)
+    return MappedTexts(folder)
+
+
+def test_the_fingerprint_follows_the_texts_and_their_order_but_not_their_place(tmp_path):
+    texts = written(tmp_path / "a", ["one", "two", "three"])
+    assert written(tmp_path / "b", ["one", "two", "three"]).fingerprint() == texts.fingerprint()
+    others = [
+        written(tmp_path / "c", ["one", "two", "four"]),
+        written(tmp_path / "d", ["onet", "wo", "three"]),
+        written(tmp_path / "e", ["one", "two"]),
+        texts.select(np.array([0, 1])),
+        texts.select(np.array([1, 0])),
+        texts.select(np.array([], dtype=int)),
+    ]
+    assert len({other.fingerprint() for other in [texts, *others]}) == 1 + len(others)
+    assert (
+        texts.select(np.array([2, 0])).select(np.array([1])).fingerprint() == texts.select(np.array([0])).fingerprint()
+    )
+
+
+def test_lone_surrogates_are_not_written(tmp_path):
+    with pytest.raises(UnicodeEncodeError):
+        written(tmp_path / "texts", ["lone \ud800 surrogate"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_taking_rows_leaves_texts_where_they_are(folder):
+    mapped, listed = (take(texts, np.array([3, 0])) for texts in (MappedTexts(folder), TEXTS))
+    assert isinstance(mapped, MappedTexts)
+    assert list(mapped) == listed == [TEXTS[3], TEXTS[0]]
+
+
+@pytest.mark.parametrize("offsets", [np.array([], np.uint64), np.array([0, 1]), np.array([0, 9], np.uint64)])
+def test_offsets_that_are_none(folder: Path, offsets: np.ndarray) -> None:
+    forge(folder, offsets=offsets)
+    with pytest.raises(DataError, match="offsets"):
+        MappedTexts(folder)
+
+
+def test_a_text_that_is_damaged(folder: Path) -> None:
+    content = bytearray(folder.read_bytes())
+    content[HEADER_BYTES] = 0xFF
+    folder.write_bytes(content)
+    texts = MappedTexts(folder)
+    assert texts[5] == "last"
+    with pytest.raises(DataError, match="text 0 is damaged: invalid start byte\n  Delete the file"):
+        texts[0]
+
+
+ARRAYS = {
+    "bytes": np.arange(3, dtype=np.uint8),
+    "numbers": np.arange(5),
+    "none": np.empty(0, np.int32),
+    "small": np.array([1, -1], np.int8),
+}
 
 
 @pytest.fixture
-def mapped(cache, monkeypatch):
-    """Loads everything as if it were large."""
+def store(tmp_path: Path):
+    """The path of a file of arrays, and what writes it."""
+    path = tmp_path / "arrays.safetensors"
 
-    def load_large(*arguments, **options):
-        with monkeypatch.context() as patched:
-            patched.setattr(load, "IN_MEMORY", -1)
-            return load_corpus(*arguments, **options)
+    def build() -> None:
+        with ArrayWriter(path, "a-1") as writer:
+            for name, values in ARRAYS.items():
+                for start in range(0, max(len(values), 1), 2):
+                    writer.extend(name, values[start : start + 2])
+            writer.facts["about"] = "é"
 
-    return load_large
-
-
-def assert_same(given, wanted):
-    assert (given.label_names, given.name, given.notes) == (wanted.label_names, wanted.name, wanted.notes)
-    assert given.provenance == wanted.provenance
-    for (_, one), (_, other) in zip(given.splits(), wanted.splits(), strict=True):
-        assert isinstance(one.texts, MappedTexts)
-        assert list(one.texts) == list(other.texts)
-        np.testing.assert_array_equal(one.labels.toarray(), other.labels.toarray())
+    return path, build
 
 
-def shards(folder, kind):
-    """ROWS by split, training in two shards."""
-    splits = {"train": ROWS[:2], "train2": ROWS[2:3], "val": ROWS[3:4], "test": ROWS[4:]}
-    names = {"train": "train-00000-of-00002", "train2": "train-00001-of-00002", "val": "val-0", "test": "test-0"}
-    folder.mkdir(parents=True)
-    for split, rows in splits.items():
-        table = pyarrow.table({"text": [r["text"] for r in rows], "labels": [r["labels"] for r in rows]})
-        path = folder / f"{names[split]}.{kind}"
-        if kind == "parquet":
-            pyarrow.parquet.write_table(table, path)
-        elif kind == "feather":
-            pyarrow.feather.write_feather(table, path, compression="uncompressed")
-        else:  # a stream, as the datasets library writes it
-            with pyarrow.ipc.new_stream(path, table.schema) as stream:
-                stream.write_table(table)
-    return folder
+def test_arrays_are_mapped_aligned_and_read_by_safetensors_too(store):
+    stored = arrays_once(store[0], "a-1", store[1])
+    assert stored.facts == {"format": "a-1", "about": "é"}
+    others = load_file(store[0])
+    for name, values in ARRAYS.items():
+        for found in (stored.arrays[name], others[name]):
+            np.testing.assert_array_equal(found, values)
+            assert found.dtype == values.dtype
+        assert stored.arrays[name].flags.aligned
+        assert not stored.arrays[name].flags.owndata
+        assert not stored.arrays[name].flags.writeable
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "arrow"])
-def test_shards_in_arrow(kind, tmp_path, mapped):
-    folder = shards(tmp_path / "data", kind)
-    corpus = mapped(folder)
-    assert_same(corpus, load_corpus(folder))
-    assert [len(split) for _, split in corpus.splits()] == [3, 1, 1]
-    assert corpus.label_names == ("a", "b", "c")
-    assert [list(split.texts) for _, split in mapped(tmp_path / "data" / f"*.{kind}").splits()] == [
-        list(split.texts) for _, split in corpus.splits()
-    ]
+def test_arrays_that_are_intact_are_not_built_again(store):
+    path, build = store
+    arrays_once(path, "a-1", build)
+    assert arrays_once(path, "a-1", pytest.fail).path == path
+
+
+def test_any_change_of_a_byte_is_noticed_and_mended(store):
+    path, build = store
+    build()
+    whole = path.read_bytes()
+    for place in [*range(0, HEADER_BYTES, 97), *range(HEADER_BYTES, len(whole))]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.warns(UserWarning, match=rf"{path} is damaged, so it is made again from the source"):
+            arrays_once(path, "a-1", build)
+        assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", as_csv(ROWS)),
-        ("a.jsonl", as_jsonl(ROWS)),
-        ("b.csv", b"text,labels\n" + b"".join(b'%d,"x, y; z%d"\n' % (n, n % 3) for n in range(40))),
-        ("c.csv", b"text,a,b,c\n" + b"".join(b"t%d,%d,1,0\n" % (n, n % 2) for n in range(40))),
-    ],
+    "damage",
+    [lambda whole: whole[:-1], lambda whole: whole + b"\0", lambda _: b"", lambda _: b"[" * 9000, lambda w: w[:20]],
 )
-def test_other_formats(name, content, tmp_path, mapped):
-    path = write(tmp_path / name, content)
-    assert_same(mapped(path), load_corpus(path))
+def test_any_other_length_or_content_is_noticed(store, damage):
+    path, build = store
+    build()
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DamagedError):
+        open_arrays(path, "a-1")
 
 
-def test_datasets(tmp_path, mapped):
-    dataset = Dataset.from_list([{"text": row["text"], "labels": row["labels"]} for row in ROWS * 8])
-    assert_same(mapped(dataset), load_corpus(dataset))
-    dataset.save_to_disk(tmp_path / "saved")
-    assert_same(mapped(tmp_path / "saved"), load_corpus(tmp_path / "saved"))
+def test_another_format_is_made_again(store):
+    path, build = store
+    build()
+    with pytest.raises(DamagedError):
+        open_arrays(path, "a-2")
+    assert open_arrays(path, None).facts["format"] == "a-1"
 
 
-def test_a_folder_for_each_split(tmp_path, cache):
-    flat = shards(tmp_path / "flat", "parquet")
-    for split in ("train", "val", "test"):
-        (tmp_path / "deep" / split).mkdir(parents=True)
-        for number, file in enumerate(sorted(flat.glob(f"{split}-*"))):
-            shutil.copy(file, tmp_path / "deep" / split / f"{number:03d}.parquet")
-    given, wanted = load_corpus(tmp_path / "deep"), load_corpus(flat)
-    assert [list(split.texts) for _, split in given.splits()] == [list(split.texts) for _, split in wanted.splits()]
-    assert sorted(given.provenance["sha256"])[0] == "test/000.parquet"
-    by_pattern = load_corpus(tmp_path / "deep" / "*" / "*.parquet")
-    assert by_pattern.provenance["sha256"] == given.provenance["sha256"]
-
-
-def test_it_is_read_once(tmp_path, mapped, monkeypatch):
-    path = write(tmp_path / "a.jsonl", as_jsonl(ROWS))
-    first = mapped(path)
-    monkeypatch.setattr(load, "read_documents", pytest.fail)
-    assert_same(mapped(path), first)
-
-
-def test_what_changes_the_documents_changes_the_key(tmp_path, mapped):
-    rows = [{"text": "one", "body": "uno", "labels": "a; b, c", "split": split} for split in ("train", "val", "test")]
-    path = write(tmp_path / "a.jsonl", as_jsonl(rows))
-    assert mapped(path).label_names == ("a", "b, c")
-    assert mapped(path, label_separator=",").label_names == ("a; b", "c")
-    assert mapped(path, text_column="body").train.texts[0] == "uno"
-    write(tmp_path / "a.jsonl", as_jsonl([{**row, "text": "two"} for row in rows]))
-    assert mapped(path).train.texts[0] == "two"
-
-
-def test_rows_left_out_are_listed_every_time(tmp_path, mapped):
-    path = write(tmp_path / "a.jsonl", as_jsonl([*ROWS, {"text": "", "labels": ["a"], "split": "train"}]))
-    with pytest.raises(DataError, match=r"a\.jsonl:6: no text"):
-        mapped(path)
-    report, lists = tmp_path / "a.jsonl.bad-rows.jsonl", []
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="Rows left out: 1"):
-            corpus = mapped(path, skip_bad_rows=True)
-        assert len(corpus.train) == 3
-        lists.append(report.read_bytes())
-        report.unlink()
-    assert lists[0] == lists[1]
-
-
-def test_nothing_is_left_of_data_that_cannot_be_read(tmp_path, mapped, cache):
-    path = write(tmp_path / "a.jsonl", as_jsonl([*ROWS, {"text": 3}]))
-    with pytest.raises(DataError, match=r"a\.jsonl:6"):
-        mapped(path)
-    assert list((cache / "texts").iterdir()) == []
-
-
-def overwrite_letters(content):
-    return content.replace(b"o", b"0", 1) if b"o" in content else content[:-1] + bytes([content[-1] ^ 1])
-
-
-DAMAGE = [overwrite_letters, lambda _: b"", lambda content: content[:-1], lambda _: b"[" * 9000]
-
-
-@pytest.mark.parametrize("damage", DAMAGE, ids=["letters", "empty", "cut", "nested"])
-def test_any_damaged_file_is_noticed_and_made_again(damage, tmp_path, mapped, cache):
-    rows = [*ROWS, {"text": "", "labels": ["a"], "split": "train"}]  # so that there is a list of bad rows too
-    file = write(tmp_path / "data.jsonl", as_jsonl(rows))
-
-    def read_and_listen():
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            corpus = mapped(file, skip_bad_rows=True)
-        return corpus, [str(warning.message) for warning in told if " is damaged, " in str(warning.message)]
-
-    whole, _ = read_and_listen()
-    files = sorted(path for path in (cache / "texts").rglob("*") if path.is_file())
-    assert len(files) == 10
-    for path in files:
-        content = path.read_bytes()
-        path.unlink()  # `whole` has mapped the file, and must not see it shrink
-        path.write_bytes(damage(content))
-        corpus, (damaged,) = read_and_listen()
-        assert_same(corpus, whole)
-        assert "is damaged, so it is made again from the source" in damaged
-        assert path.read_bytes() == content
-    assert read_and_listen()[1] == []
-
-
-def test_renamed_label_in_the_cache_is_noticed(tmp_path, mapped, cache):
-    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
-    mapped(file)
-    (facts,) = (cache / "texts").rglob("facts.json")
-    facts.write_text(facts.read_text().replace('"a"', '"z"'))
-    with pytest.warns(UserWarning, match=r"facts\.json is damaged, so it is made again from the source"):
-        assert mapped(file).label_names == ("a", "b", "c")
+def test_arrays_that_another_process_replaces_stay_readable(store):
+    path, build = store
+    held = arrays_once(path, "a-1", build)
+    build()
+    np.testing.assert_array_equal(held.arrays["numbers"], ARRAYS["numbers"])
+    assert arrays_once(path, "a-1", pytest.fail).arrays.keys() == held.arrays.keys()
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("labels.npy", np.full(7, 10**9, np.int32)),
-        ("labels.npy", np.full(6, -1, np.int32)),
-        ("ends.npy", np.array([2, 1, 5, 6, 6])),
-        ("ends.npy", np.array([2, 3, 5, 6, 10**9])),
-        ("splits.npy", np.full(5, 3, np.int8)),
-        ("splits.npy", np.zeros(4, np.int8)),
-    ],
+    ("name", "values"), [("one", np.arange(2)), ("other", np.arange(2, dtype=np.int8))], ids=["not the latest", "type"]
 )
-def test_indices_that_point_out_of_an_array_are_not_followed(name, values, tmp_path, mapped, cache):
-    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
-    mapped(file)
-    (stored,) = (cache / "texts").rglob(name)
-    np.save(stored, values)
-    seal(stored.parent)  # by whoever forged it
-    with pytest.raises(DataError, match="the cached texts are damaged"):
-        mapped(file)
+def test_an_array_goes_on_only_while_it_is_the_latest_and_of_its_type(name, values, tmp_path):
+    with ArrayWriter(tmp_path / "arrays", "a-1") as writer:
+        writer.extend("one", np.arange(8))
+        writer.extend("other", np.arange(2))
+        with pytest.raises(ValueError, match=f"cannot go on with the array '{name}'"):
+            writer.extend(name, values)
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path, mapped, cache):
-    cache.write_text("a file")
-    with pytest.raises(DataError, match=r"the texts cannot be cached here: .*\n  Set ABALONE_CACHE"):
-        mapped(write(tmp_path / "a.jsonl", as_jsonl(ROWS)))
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.feather"])
-def test_what_is_no_arrow_is_refused(name, tmp_path, cache):
-    with pytest.raises(DataError, match=rf"{name}: cannot be read as (Parquet|Arrow)"):
-        load_corpus(write(tmp_path / name, b"ARROW1, or so it says"))
-
-
-@pytest.mark.filterwarnings("ignore:.*(does not beat tf-idf|adds nothing to words) alone")
-def test_a_model_is_trained_and_scored_on_mapped_data(tmp_path, mapped):
-    import tiny
-    from abalone import AbaloneClassifier
-    from abalone.data.in_memory import label_lists
-
-    texts, labels = tiny.corpus(90)
-    names = label_lists(labels, list("abcde"))
-    tiny.write_jsonl(tmp_path / "a.jsonl", texts, names, ["train"] * 60 + ["val"] * 30)
-    settings = {"encoder": tiny.save_encoder(tmp_path / "encoder"), "epochs": 1, "objective": "bce", "max_length": 20}
-    models = [
-        AbaloneClassifier(**settings, device="cpu").fit_corpus(corpus, run_folder=tmp_path / "run")
-        for corpus in (mapped(tmp_path / "a.jsonl"), load_corpus(tmp_path / "a.jsonl"))
-    ]
-    one, other = (model.predict_proba(texts) for model in models)
-    np.testing.assert_array_equal(one, other)
-
-
-def test_a_separator_that_is_half_a_character_is_kept_too(tmp_path, mapped):
-    file = write(tmp_path / "data.jsonl", as_jsonl(ROWS))
-    for _ in range(2):
-        assert mapped(file, label_separator="\udcff").label_names == ("a", "b", "c")
+def test_a_header_that_is_full_leaves_no_file(tmp_path):
+    writer = ArrayWriter(tmp_path / "arrays", "a-1")
+    writer.facts["long"] = "x" * HEADER_BYTES
+    with pytest.raises(ValueError, match="do not fit the header"), writer:
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abalone.data.sources import open_path
-from abalone.data.tables import BadRow, CsvTable, JsonTable, Row
+from abalone.data.tables import BadRow, CsvTable, JsonTable, Record
 from abalone.files.errors import DataError
 
 
@@ -33,7 +33,7 @@ def json_table(tmp_path):
 
 
 def lines_and_values(table):
-    return [(row.line, dict(row.values) if isinstance(row, Row) else row.reason) for row in table.rows()]
+    return [(row.line, dict(row.values) if isinstance(row, Record) else row.reason) for row in table.records()]
 
 
 def test_lines_are_those_where_records_start(csv_table):
@@ -58,7 +58,7 @@ def test_whatever_the_csv_module_writes_comes_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("text", "labels"), *rows])
-    assert [tuple(row.values.values()) for row in CsvTable(path).rows()] == rows
+    assert [tuple(row.values.values()) for row in CsvTable(path).records()] == rows
 
 
 def test_tabs(csv_table):
@@ -74,7 +74,7 @@ def test_csv_as_spreadsheets_write_it_elsewhere(csv_table, separator):
 
 def test_fields_beyond_the_default_limit(csv_table):
     table = csv_table(f"text,labels\n{'x' * 300_000},a\n")
-    (row,) = table.rows()
+    (row,) = table.records()
     assert len(row.values["text"]) == 300_000
 
 
@@ -88,8 +88,8 @@ def test_wrong_numbers_of_columns(csv_table):
 
 
 def test_a_stray_quote_swallows_no_rows_in_silence(csv_table):
-    rows = list(csv_table('text,labels\nx,a\n"open,b\ny,c\nz"z,d\nw,e\n').rows())
-    assert [type(row) for row in rows] == [Row, BadRow, Row]
+    rows = list(csv_table('text,labels\nx,a\n"open,b\ny,c\nz"z,d\nw,e\n').records())
+    assert [type(row) for row in rows] == [Record, BadRow, Record]
     assert rows[1].line == 3
     assert "quotes" in rows[1].reason
     assert rows[1].source == '"open,b\ny,c\nz"z,d\n'
@@ -97,11 +97,11 @@ def test_a_stray_quote_swallows_no_rows_in_silence(csv_table):
 
 
 def test_undecodable_bytes_have_a_line_and_a_position(csv_table):
-    rows = list(csv_table(b'text,labels\nx,a\n"one\nn\xc3\xa9e caf\xe9",b\ny,c\n').rows())
+    rows = list(csv_table(b'text,labels\nx,a\n"one\nn\xc3\xa9e caf\xe9",b\ny,c\n').records())
     assert [row.line for row in rows] == [2, 3, 5]
     assert rows[1].reason == "byte 0xe9 at position 14 of the row is not UTF-8"
     assert "name it: encoding='cp1252'" in rows[1].hint
-    assert isinstance(rows[2], Row)
+    assert isinstance(rows[2], Record)
 
 
 def test_headers_have_to_be_sound(csv_table):
@@ -120,7 +120,7 @@ def test_json_lines(json_table):
 
 
 def test_bad_json_lines(json_table):
-    rows = list(json_table(b'{"text": "a"}\n{"text": "b\n[1]\n{"text": "\xff"}\n{"text": "c"}').rows())
+    rows = list(json_table(b'{"text": "a"}\n{"text": "b\n[1]\n{"text": "\xff"}\n{"text": "c"}').records())
     assert [row.line for row in rows] == [1, 2, 3, 4, 5]
     assert [row.reason.partition(";")[0] for row in rows if isinstance(row, BadRow)] == [
         "not JSON: Unterminated string starting at position 10",
@@ -136,7 +136,7 @@ def test_a_file_of_nothing_but_bad_lines_is_an_error_at_once(json_table):
 
 
 def test_line_separators_inside_json_strings_end_no_line(json_table):
-    (row,) = json_table('{"text": "a\u2028b\x85c"}\n').rows()
+    (row,) = json_table('{"text": "a\u2028b\x85c"}\n').records()
     assert row.values == {"text": "a\u2028b\x85c"}
 
 
@@ -144,8 +144,8 @@ def test_line_separators_inside_json_strings_end_no_line(json_table):
 def test_json_lists(json_table, indent):
     objects = [{"text": "a", "labels": ["x", "y"]}, {"text": "[b]", "labels": []}]
     table = json_table("\n" + json.dumps(objects, indent=indent) + "\n", kind="json")
-    assert [row.values for row in table.rows()] == objects
-    assert [row.line for row in table.rows()] == ([3, 10] if indent else [2, 2])
+    assert [row.values for row in table.records()] == objects
+    assert [row.line for row in table.records()] == ([3, 10] if indent else [2, 2])
 
 
 def test_json_lines_called_json(json_table):
@@ -158,7 +158,7 @@ def test_json_lines_called_json(json_table):
 def test_an_empty_json_list(json_table):
     table = json_table(" [ ]\n", kind="json")
     assert table.columns == ()
-    assert list(table.rows()) == []
+    assert list(table.records()) == []
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def test_an_empty_json_list(json_table):
 )
 def test_broken_json_lists(json_table, text, line, reason):
     with pytest.raises(DataError, match="not JSON") as caught:
-        list(json_table(text, kind="json").rows())
+        list(json_table(text, kind="json").records())
     assert caught.value.line == line
     assert reason in caught.value.reason
 
 
 def test_items_of_json_lists_that_are_no_objects(json_table):
-    rows = list(json_table('[{"a": 1},\n"b"]', kind="json").rows())
-    assert rows[1] == BadRow(2, "expected a JSON object, found str", '"b"')
+    rows = list(json_table('[{"a": 1},\n"b"]', kind="json").records())
+    assert rows[1][1:4] == (2, "expected a JSON object, found str", '"b"')
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ def test_items_of_json_lists_that_are_no_objects(json_table):
 def test_json_that_python_will_not_decode(tmp_path, value, reason):
     lines = tmp_path / "a.jsonl"
     lines.write_text(f'{{"text": "a"}}\n{{"text": {value}}}\n')
-    good, bad = JsonTable(lines).rows()
-    assert isinstance(good, Row)
+    good, bad = JsonTable(lines).records()
+    assert isinstance(good, Record)
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.reason[:10]) == (2, "not JSON: ")
     assert reason in bad.reason
     listed = tmp_path / "a.json"
     listed.write_text(f'[{{"text": "a"}},\n{{"text": {value}}}]')
     with pytest.raises(DataError, match=rf"a\.json:2: not JSON: .*{reason}"):
-        list(JsonTable(listed, format="json").rows())
+        list(JsonTable(listed, format="json").records())
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8", "shift_jis"])
@@ -213,13 +213,13 @@ def test_tables_in_other_encodings(tmp_path, name, encoding):
     path.write_bytes(content.encode(encoding))
     (table,) = open_path(path, encoding=encoding.upper()).tables
     assert table.columns == ("text", "labels")
-    assert [row.values for row in table.rows()] == [{"text": word, "labels": word}]
+    assert [row.values for row in table.records()] == [{"text": word, "labels": word}]
 
 
 def test_bytes_that_are_not_of_the_encoding_are_bad_rows_or_an_error(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,labels\nx,a\n\x81,b\n")
-    _, bad = open_path(path, encoding="cp1252").tables[0].rows()
+    _, bad = open_path(path, encoding="cp1252").tables[0].records()
     assert bad.reason == "byte 0x81 at position 1 of the row is not cp1252"
     with pytest.raises(DataError, match=r"a\.csv: cannot be read as utf-16"):
         _ = open_path(path, encoding="utf-16").tables[0].columns

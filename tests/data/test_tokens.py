@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from abalone import load_corpus
 from abalone.data import tokens as tokens_module
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.store import HEADER_BYTES, MappedTexts, TextWriter
 from abalone.data.tokens import PlainTokenizer, encode_in_pieces, tokenize
 from abalone.files.errors import DataError
 from patience import PATIENCE
@@ -314,13 +314,13 @@ def lengthen(file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"\0\0")
 
 
-def change_offset(file: Path) -> None:
+def change_id(file: Path) -> None:
     content = bytearray(file.read_bytes())
-    content[tokens_module.HEADER_BYTES + 8] ^= 1
+    content[HEADER_BYTES + 8] ^= 1
     file.write_bytes(content)
 
 
-def change_id(file: Path) -> None:
+def change_offset(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

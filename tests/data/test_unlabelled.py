@@ -3,13 +3,19 @@
 import gzip
 import json
 import os
+import re
 import threading
 
 import pytest
 
-from abalone.data.columns import TextColumns
-from abalone.data.unlabelled import read_rows, read_texts, rows_of_lines, text_of_line
+from abalone.data.bad_rows import usable
+from abalone.data.rows import Row, TextColumns
+from abalone.data.unlabelled import USUAL, read_unlabelled, row_of_line, rows_of_lines
 from abalone.files.errors import DataError
+
+
+def read_texts(path, columns=USUAL):
+    return (row.text for row in usable(read_unlabelled(path, columns)))
 
 
 @pytest.mark.parametrize(
@@ -119,17 +125,17 @@ def test_a_row_without_a_text_keeps_its_place(tmp_path):
     (tmp_path / "a.txt").write_text('one\n\n{"id": 2}\nfour\n\n')
     (tmp_path / "a.csv").write_text('text\none\n""\n"broken" quotes\nfour\n')
     for name, lines in (("a.txt", [2, 3]), ("a.csv", [3, 4])):
-        first, *between, last = read_rows(tmp_path / name)
-        assert (first, last) == ("one", "four")
+        first, *between, last = read_unlabelled(tmp_path / name)
+        assert (first, last) == (Row("one"), Row("four"))
         assert [(error.path, error.line) for error in between] == [(tmp_path / name, line) for line in lines]
 
 
 def test_lines_are_numbered_over_blocks_and_empty_ones_wait_for_what_follows():
     found = rows_of_lines([["one", ""], ["", "four"], [""], ["", ""]], "stream")
-    assert next(found) == ["one"]
+    assert next(found) == [Row("one")]
     *empty, four = next(found)
     assert (four, [(error.line, error.reason) for error in empty]) == (
-        "four",
+        Row("four"),
         [(2, "the line is empty"), (3, "the line is empty")],
     )
     assert list(found) == [[], []]
@@ -155,7 +161,7 @@ def test_a_file_that_is_not_there(tmp_path):
     ids=lambda value: value[:20],
 )
 def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
-    assert text_of_line(line) == text
+    assert row_of_line(line) == Row(text)
 
 
 @pytest.mark.parametrize(
@@ -173,5 +179,6 @@ def test_a_line_is_a_text_or_a_json_object_with_one(line, text):
     ],
 )
 def test_a_json_object_without_a_text_is_no_text(line, told):
-    with pytest.raises(ValueError, match=told):
-        text_of_line(line)
+    bad = row_of_line(line, USUAL, "a.txt", 3)
+    assert (bad.path, bad.line) == ("a.txt", 3)
+    assert re.search(told, bad.reason)

@@ -1,18 +1,15 @@
 import errno
 import mmap
 import os
-import stat
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from abalone.files.cache import build_once, cache_dir, cache_entry, source_key, written_whole
-from abalone.files.errors import DataError
+from abalone.files.atomic import build_once, written_whole
+from abalone.files.cache import cache_dir, cache_entry, source_key
 from abalone.files.locks import alone_in
-from patience import PATIENCE
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):
@@ -119,25 +116,6 @@ def test_a_cache_that_cannot_be_touched_is_used_all_the_same(cached, monkeypatch
     assert cache_entry("things", f"{KEYS[0]}.safetensors").exists()
 
 
-def test_a_file_is_seen_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "new" / "result"
-    with written_whole(path) as file:
-        file.write(b"who")
-        assert not path.exists()
-        file.write(b"le")
-    assert path.read_bytes() == b"whole"
-
-    def fail() -> None:
-        with written_whole(path) as file:
-            file.write(b"half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert path.read_bytes() == b"whole"
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_the_key_follows_the_files_and_the_preparation(tmp_path):
     file = tmp_path / "source"
     file.write_text("one")
@@ -149,80 +127,3 @@ def test_the_key_follows_the_files_and_the_preparation(tmp_path):
     os.utime(file, ns=(1, 1))
     keys.add(source_key([file], "1"))
     assert len(keys) == 5
-
-
-def test_build_once_builds_once(tmp_path):
-    calls = []
-
-    def build(folder: Path) -> None:
-        calls.append(folder)
-        (folder / "made").touch()
-
-    for _ in range(2):
-        assert build_once(tmp_path / "a" / "b", build) == tmp_path / "a" / "b"
-    assert len(calls) == 1
-    assert (tmp_path / "a" / "b" / "made").exists()
-    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b"]
-
-
-def test_a_failed_build_leaves_nothing(tmp_path):
-    def build(folder: Path) -> None:
-        (folder / "half").touch()
-        raise DataError("bad source")
-
-    with pytest.raises(DataError, match="bad source"):
-        build_once(tmp_path / "cache", build)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_of_builds_at_once_one_wins_and_all_use_it(tmp_path):
-    both_inside = threading.Barrier(2, timeout=PATIENCE)
-
-    def build(folder: Path) -> None:
-        both_inside.wait()
-        (folder / "by").write_text(folder.name)
-
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: build_once(tmp_path / "cache", build), range(2)))
-    assert results == [tmp_path / "cache"] * 2
-    assert [p.name for p in tmp_path.iterdir()] == ["cache"]
-    assert (tmp_path / "cache" / "by").exists()
-
-
-def test_what_was_there_can_be_kept(tmp_path):
-    path, before = tmp_path / "state", tmp_path / "state-before"
-    for content in (b"1", b"2", b"3"):
-        with written_whole(path, keep_as=before) as file:
-            file.write(content)
-    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
-
-    def fail() -> None:
-        with written_whole(path, keep_as=before) as file:
-            file.write(b"4")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(OSError, match="No space left on device") as failure:
-        fail()
-    assert failure.value.filename == str(path)  # a write does not know its file, and a person must
-    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_content_is_on_the_disk_before_its_name_and_the_name_before_it_returns(tmp_path, monkeypatch):
-    done = []
-    fsync, replace = os.fsync, Path.replace
-
-    def noted_sync(descriptor: int) -> None:
-        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
-        done.append(f"sync {kind} of {os.fstat(descriptor).st_size if kind == 'file' else 'names'}")
-        fsync(descriptor)
-
-    def noted_replace(self: Path, target: Path) -> Path:
-        done.append(f"name {target.name}")
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", noted_sync)
-    monkeypatch.setattr(Path, "replace", noted_replace)
-    with written_whole(tmp_path / "result") as file:
-        file.write(b"12345")
-    assert done == ["sync file of 5", "name result", "sync folder of names"]

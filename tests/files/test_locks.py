@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from abalone.files.locks import LOCK, InUseError, alone_in, remove_unless_in_use
+from abalone.files.atomic import remove_unless_in_use
+from abalone.files.locks import LOCK, InUseError, alone_in
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
 BUSY = r"another process is using .*: wait for it to finish, or give another folder"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from abalone.data.rows import Row
 from abalone.evaluation import blocks
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
@@ -48,5 +49,5 @@ def test_nothing_in_nothing_out():
 def test_windows_end_by_number_or_by_length(monkeypatch):
     monkeypatch.setattr(module, "WINDOW_TEXTS", 3)
     monkeypatch.setattr(module, "WINDOW_CHARACTERS", 10)
-    assert list(windows(["x"] * 4)) == [["x"] * 3, ["x"]]
-    assert list(windows(["x" * 9, "yy", "z"])) == [["x" * 9, "yy"], ["z"]]
+    for texts, expected in ((["x"] * 4, [["x"] * 3, ["x"]]), (["x" * 9, "yy", "z"], [["x" * 9, "yy"], ["z"]])):
+        assert [[row.text for row in window] for window in windows(map(Row, texts))] == expected

@@ -18,7 +18,7 @@ import tiny
 from abalone import AbaloneClassifier, __version__
 from abalone.cli import app
 from abalone.cli.app import RIGHTS
-from abalone.files import partial
+from abalone.files import atomic
 from abalone.inference.folder import SUMS, load, refuse_foreign, save, whole_folder
 
 NAMES = ["Größe", "b/c", "[d]", "e", "f"]
@@ -156,7 +156,7 @@ def test_sums_that_are_damaged_or_made_up(line, folder):
 
 
 def test_a_folder_that_a_kill_has_left_aside_comes_back(predictor, folder, tmp_path):
-    folder.rename(tmp_path / f".model.0123{partial.ASIDE}")
+    folder.rename(tmp_path / f".model.0123{atomic.ASIDE}")
 
     def fail():
         with whole_folder(folder):
@@ -253,10 +253,10 @@ def test_an_error_while_writing_leaves_the_old_one(folder, tmp_path):
 def test_an_error_while_taking_its_place_leaves_the_old_one(folder, tmp_path, monkeypatch):
     before = content(folder)
     rename = type(folder).rename
-    monkeypatch.setattr(partial, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
 
     def refused(self, target):
-        if self.suffix == partial.PARTIAL:
+        if self.suffix == atomic.PARTIAL:
             raise PermissionError(13, "Permission denied")
         return rename(self, target)
 

@@ -10,7 +10,7 @@ from abalone import AbaloneClassifier
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.store import MappedTexts, TextWriter
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.inference.card import model_card
@@ -118,10 +118,10 @@ def test_names_of_the_same_text_are_a_document_each():
 
 
 def test_mapped_texts_are_not_read_into_memory(tmp_path, corpus):
-    with TextWriter(tmp_path) as writer:
+    with TextWriter(tmp_path / "texts") as writer:
         for text in corpus.train.texts:
             writer.append(text)
-    taught = with_names(Split(MappedTexts(tmp_path), corpus.train.labels), NAMES)
+    taught = with_names(Split(MappedTexts(tmp_path / "texts"), corpus.train.labels), NAMES)
     assert not isinstance(taught.texts, list)
     assert list(taught.texts) == list(with_names(corpus.train, NAMES).texts)
 

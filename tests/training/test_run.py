@@ -6,7 +6,7 @@ import made_up_runs
 import pytest
 
 from abalone.config import Config
-from abalone.files.partial import PARTIAL
+from abalone.files.atomic import PARTIAL
 from abalone.losses import loss_spec
 from abalone.training.generations import BEFORE, EPOCH, RESUME
 from abalone.training.run import IDENTITY, STAGES, TrainingRun, enter_folder, holds_run

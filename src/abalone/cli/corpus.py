@@ -175,9 +175,8 @@ def as_in_training(data: str, options: Mapping[str, Any], trained_on: Iterable[M
         options: those of `read_corpus` that are given.
         trained_on: the provenance of each model's data; where they differ, a person has to say what is meant.
     """
-    from abalone.data.columns import present_column
-    from abalone.data.files import matching_files
-    from abalone.data.sources import open_path
+    from abalone.data.rows import present_column
+    from abalone.data.sources import matching_files, open_path
 
     told = list(trained_on)
     known = [(columns_of_training(each), *map(each.get, _REMEMBERED)) for each in told]
@@ -242,7 +241,7 @@ def read_and_tell(data: str, *, trained_on: Iterable[Mapping[str, Any]] = (), **
 
 def read_as_trained_on(data: str, provenance: Mapping[str, Any]) -> "Corpus":
     """Read a person's own data, and split it as that of a model was, as far as it can be. Notes: as `read_and_tell`."""
-    from abalone.data.assemble import assemble
+    from abalone.data.corpus import assemble
     from abalone.data.load import read_source
 
     options = as_in_training(data, {}, [provenance])

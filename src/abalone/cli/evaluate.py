@@ -52,8 +52,8 @@ def evaluate(
     Without DATA, print out-of-fold scores: each training document scored by a model that was not trained on it.
     """
     from abalone.cli.tables import scores_table
-    from abalone.data.corpus import SPLITS
     from abalone.data.in_memory import known_labels
+    from abalone.data.split import SPLITS
     from abalone.evaluation.out_of_fold import OUT_OF_FOLD
     from abalone.evaluation.scored_model import evaluate_model
 
@@ -131,7 +131,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
 
 def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> tuple[int, int]:
     """Say which labels cannot be judged by these documents; returns how many none carries, and how many one fold."""
-    from abalone.data.assemble import listed
+    from abalone.data.notes import listed
 
     names = judged.label_names
     absent = [label.name for label in by_label if not label.support]

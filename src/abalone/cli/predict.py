@@ -19,9 +19,9 @@ from abalone.files.errors import printable_json
 from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:
-    from abalone.data.columns import TextColumns
-    from abalone.data.skipped import Skipped
-    from abalone.data.unlabelled import Found
+    from abalone.data.bad_rows import Skipped
+    from abalone.data.rows import Row, TextColumns
+    from abalone.data.tables import BadRow
     from abalone.inference.answers import Answer, Wanted
     from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
@@ -89,8 +89,8 @@ def predict(
     absent. If the command is stopped or killed, run it again with --resume. Processes launched with `torchrun` share
     the work. With --output FILE.csv all answers go to that file.
     """
-    from abalone.data.columns import TextColumns
-    from abalone.data.skipped import Skipped
+    from abalone.data.bad_rows import Skipped
+    from abalone.data.rows import TextColumns
     from abalone.data.unlabelled import count_texts, require_file
     from abalone.inference.answers import Wanted
 
@@ -110,8 +110,8 @@ def predict(
     wanted = Wanted(probabilities, top)
     skipped = Skipped() if skip_bad_rows else None
     if form != "csv" and output is not None:
-        from abalone.data.files import known_encoding
         from abalone.data.sources import report_beside
+        from abalone.data.streams import known_encoding
         from abalone.inference.bulk import PART_SIZE, model_checksum, predict_in_parts
 
         ranks = None
@@ -140,11 +140,11 @@ def predict(
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted\n  To continue, run the same command with --resume.") from None
         typer.echo(f"{answered:,} texts answered in {output}", err=True)
-        if skipped and skipped.errors:
+        if skipped and skipped.rows:
             listed = report_beside(output)
             if is_main():
                 skipped.write(listed)
-            typer.echo(f"note: Rows left out: {len(skipped.errors)}; see {listed}.", err=True)
+            typer.echo(f"note: Rows left out: {len(skipped.rows)}; see {listed}.", err=True)
         return
     # In a terminal the answers themselves show how far it is.
     shown = output is not None or not sys.stdout.isatty()
@@ -168,8 +168,8 @@ def predict(
             )
     else:
         _write(("".join(f"{printable_json(answer)}\n" for answer in block) for block in blocks), None)
-    if skipped and skipped.errors:
-        typer.echo(f"note: Rows skipped: {len(skipped.errors)}; their answers say why.", err=True)
+    if skipped and skipped.rows:
+        typer.echo(f"note: Rows skipped: {len(skipped.rows)}; their answers say why.", err=True)
 
 
 def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
@@ -199,7 +199,7 @@ def _answered(
 
     Where there is no text at all, a note says so.
     """
-    from abalone.data.identified import with_ids
+    from abalone.data.rows import with_ids
     from abalone.data.unlabelled import count_texts
     from abalone.inference.answers import answers
     from abalone.progress import whole
@@ -208,15 +208,16 @@ def _answered(
     total = None if file == "-" else count_texts(Path(file), columns, encoding, skipping=skipped is not None)
     done = 0
     with whole("Predicting", total, shown=shown) as bar:
-        for texts in texts_in_blocks(file, columns, skipped, encoding):
+        for rows in texts_in_blocks(file, columns, skipped, encoding):
             lines: Iterable[Answer] = ()  # of a block in which all rows were skipped
-            if texts:
-                lines = answers(predictor.scores(texts), predictor.decision, predictor.label_names, wanted)
-                lines = with_ids(texts, lines)
+            if rows:
+                scores = predictor.scores([row.text for row in rows])
+                lines = answers(scores, predictor.decision, predictor.label_names, wanted)
+                lines = with_ids(rows, lines)
             yield lines if skipped is None else skipped.in_place(lines)
-            done += len(texts)
+            done += len(rows)
             bar.reach(done)
-    if not done and not (skipped and skipped.errors):
+    if not done and not (skipped and skipped.rows):
         typer.echo(f"note: {'standard input' if file == '-' else file} contains no text: 0 texts answered.", err=True)
 
 
@@ -227,7 +228,7 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
             typer.echo(piece, nl=False)
             sys.stdout.flush()
         return
-    from abalone.files.cache import written_whole
+    from abalone.files.atomic import written_whole
 
     with written_whole(file) as written:
         written.write(codecs.BOM_UTF8)  # without it Excel reads letters beyond ASCII as others
@@ -247,37 +248,40 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
 
 def texts_one_by_one(
     file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
-) -> Iterator[str]:
+) -> "Iterator[Row]":
     """Texts as they are read."""
-    from abalone.data.unlabelled import read_rows, usable
+    from abalone.data.bad_rows import usable
+    from abalone.data.unlabelled import read_unlabelled
 
     rows = (
         chain.from_iterable(rows_of_stream(sys.stdin.fileno(), columns, encoding))
         if file == "-"
-        else read_rows(Path(file), columns, encoding)
+        else read_unlabelled(Path(file), columns, encoding)
     )
-    return usable(rows) if skipped is None else skipped.texts(rows)
+    return usable(rows) if skipped is None else skipped.usable(rows)
 
 
 def texts_in_blocks(
     file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
-) -> Iterator[list[str]]:
+) -> "Iterator[list[Row]]":
     """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
-    from abalone.data.unlabelled import usable
+    from abalone.data.bad_rows import usable
     from abalone.inference.answers import windows
 
     if file == "-":
         for rows in rows_of_stream(sys.stdin.fileno(), columns, encoding):
-            yield from windows(usable(rows) if skipped is None else skipped.texts(rows))
+            yield from windows(usable(rows) if skipped is None else skipped.usable(rows))
             yield []  # where lines were skipped, whoever sent them waits for their answers too
     else:
         yield from windows(texts_one_by_one(file, columns, skipped, encoding))
         yield []
 
 
-def rows_of_stream(descriptor: int, columns: "TextColumns", encoding: str | None = None) -> "Iterator[list[Found]]":
+def rows_of_stream(
+    descriptor: int, columns: "TextColumns", encoding: str | None = None
+) -> "Iterator[list[Row | BadRow]]":
     """The texts of a stream's lines, as they come."""
-    from abalone.data.files import known_encoding
+    from abalone.data.streams import known_encoding
     from abalone.data.unlabelled import rows_of_lines
 
     encoding = None if encoding is None else known_encoding(encoding, "standard input")
@@ -289,7 +293,7 @@ def lines_as_they_come(descriptor: int, encoding: str | None = None) -> Iterator
 
     Bytes that are not of the encoding, by default UTF-8, become lone surrogates, as `open_text` has them.
     """
-    from abalone.data.files import decoder_of
+    from abalone.data.streams import decoder_of
 
     decode = decoder_of(encoding, "standard input")
     pieces = list[str]()  # of a line that has no end yet; joined once, however long it becomes

@@ -40,7 +40,7 @@ def report(
     The page is one file that opens from disk and needs no network.
     """
     from abalone.classifier import AbaloneClassifier
-    from abalone.data.corpus import SPLITS
+    from abalone.data.split import SPLITS
     from abalone.report.page import write_report
     from abalone.report.runs import Documents
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from abalone.data.corpus import Corpus
-    from abalone.data.label_lists import LabelLists
+    from abalone.data.labels import LabelLists
     from abalone.data.seen import SeenTexts
     from abalone.evaluation.out_of_fold import OutOfFold
 
@@ -82,9 +82,9 @@ def _of_own_data(
     """
     import numpy as np
 
-    from abalone.data.assemble import assemble
+    from abalone.data.corpus import assemble
     from abalone.data.load import read_source
-    from abalone.data.texts import take
+    from abalone.data.store import take
     from abalone.evaluation.out_of_fold import WHERE
 
     options = as_in_training(data, options, trained_on.values())
@@ -182,7 +182,7 @@ def tell_absent(model: str, label_names: Sequence[str], data: str, labels: "Labe
 
     Whatever the model says, no such label can have a hit: its F1 is 0, and macro-F1 the lower for it.
     """
-    from abalone.data.assemble import listed
+    from abalone.data.notes import listed
 
     carried = set(labels.carried())
     absent = [name for name in label_names if name not in carried]
@@ -200,7 +200,7 @@ def tell_absent(model: str, label_names: Sequence[str], data: str, labels: "Labe
 def _of_corpus(corpus: "Corpus", split: str) -> "Labelled":
     from scipy.sparse import vstack
 
-    from abalone.data.label_lists import LabelLists
+    from abalone.data.labels import LabelLists
 
     parts = dict(corpus.splits())
     chosen = list(parts.values()) if split == "all" else [parts[split]]

@@ -184,7 +184,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
-    from abalone.files.locks import remove_unless_in_use
+    from abalone.files.atomic import remove_unless_in_use
     from abalone.inference.folder import refuse_foreign
     from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop

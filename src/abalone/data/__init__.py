@@ -1,1 +1,1 @@
-"""From files to one `Corpus`, and from a corpus to tokens and batches."""
+"""Data: from files to a `Corpus`, and from a corpus to tokens and batches."""

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.tables import BadRow, Row, Table
+from abalone.data.tables import BadRow, Record, Table
 from abalone.extras import install_hint
 from abalone.files.errors import DataError
 
@@ -32,17 +32,17 @@ class ParquetTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the schema."""
+        """Return the names in the schema."""
         return self._columns
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
-        """Every row."""
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
+        """Yield every row."""
         wanted = None if columns is None else list(columns)
         with (
             _reading(self.path, "Parquet") as pyarrow,
             pyarrow.parquet.ParquetFile(self.path, memory_map=True) as file,
         ):
-            yield from _rows(file.iter_batches(BATCH, columns=wanted), self._class_names)
+            yield from _records(file.iter_batches(BATCH, columns=wanted), self._class_names)
 
 
 class ArrowTable(Table):
@@ -60,21 +60,21 @@ class ArrowTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the schema."""
+        """Return the names in the schema."""
         return self._columns
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
-        """Every row."""
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
+        """Yield every row."""
         wanted = list(self._columns if columns is None else columns)
         with _reading(self.path, "Arrow") as pyarrow, pyarrow.memory_map(str(self.path)) as source:
             reader = _ipc_reader(pyarrow, source)
             numbered = hasattr(reader, "num_record_batches")
             batches = map(reader.get_batch, range(reader.num_record_batches)) if numbered else reader
-            yield from _rows((batch.select(wanted) for batch in batches), self._class_names)
+            yield from _records((batch.select(wanted) for batch in batches), self._class_names)
 
 
 def _ipc_reader(pyarrow: Any, source: Any) -> Any:
-    """Of a file, or of a stream, as the datasets library writes it: the first bytes tell."""
+    """Return the reader of a file, or of a stream, as the datasets library writes it: the first bytes tell."""
     magic = source.read(6)
     source.seek(0)
     return pyarrow.ipc.open_file(source) if magic == b"ARROW1" else pyarrow.ipc.open_stream(source)
@@ -82,7 +82,7 @@ def _ipc_reader(pyarrow: Any, source: Any) -> Any:
 
 @contextmanager
 def _reading(path: Path, what: str) -> Iterator[Any]:
-    """The library, with its errors in words that name the file."""
+    """Import pyarrow, and let its errors name the file."""
     try:
         import pyarrow
         import pyarrow.ipc
@@ -96,7 +96,7 @@ def _reading(path: Path, what: str) -> Iterator[Any]:
 
 
 def _names_in_schema(schema: Any, path: Path) -> dict[str, list[str]]:
-    """The names of integer labels, which the hub writes into the schema."""
+    """Return the names of integer labels, which the hub writes into the schema."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     datasets = _import_datasets(path)
@@ -118,23 +118,23 @@ class DatasetTable(Table):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the dataset."""
+        """Return the columns of the dataset."""
         return tuple(self._dataset.column_names)
 
-    def rows(self, columns: Collection[str] | None = None) -> Iterator[Row | BadRow]:
-        """Every row."""
+    def records(self, columns: Collection[str] | None = None) -> Iterator[Record | BadRow]:
+        """Yield every row."""
         import pyarrow
 
         dataset = self._dataset if columns is None else self._dataset.select_columns(list(columns))
         try:
             # As Arrow, so that nothing is decoded or turned into tensors, whatever format the user has set.
-            yield from _rows(dataset.with_format("arrow").iter(BATCH), self._class_names)
+            yield from _records(dataset.with_format("arrow").iter(BATCH), self._class_names)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"the dataset is damaged: {error}", path=self.name) from error
 
 
 def load_saved(folder: Path) -> "Dataset | DatasetDict":
-    """What `save_to_disk` has written to `folder`."""
+    """Load the dataset that `save_to_disk` has written to `folder`."""
     datasets = _import_datasets(folder)
     try:
         return datasets.load_from_disk(str(folder))
@@ -143,7 +143,7 @@ def load_saved(folder: Path) -> "Dataset | DatasetDict":
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether `save_to_disk` of the datasets library wrote `folder`."""
+    """Return whether `save_to_disk` of the datasets library wrote `folder`."""
     single = ("state.json", "dataset_info.json")
     return (folder / "dataset_dict.json").is_file() or all((folder / name).is_file() for name in single)
 
@@ -156,14 +156,14 @@ def _import_datasets(path: Path) -> Any:
     return datasets
 
 
-def _rows(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Row]:
+def _records(batches: Any, class_names: Mapping[str, list[str]]) -> Iterator[Record]:
     parts = (batch.slice(start, BATCH) for batch in batches for start in range(0, batch.num_rows, BATCH))
     values_of_rows = chain.from_iterable(map(_values, parts))
     for number, values in enumerate(values_of_rows, start=1):
         for column, names in class_names.items():
             if column in values:
                 values[column] = _named(values[column], names)
-        yield Row(number, values)
+        yield Record(number, values)
 
 
 def _values(batch: Any) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def _values(batch: Any) -> list[dict[str, Any]]:
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names behind the integers, for columns of class labels and of lists of them."""
+    """Return the names behind the integers, for columns of class labels and of lists of them."""
     names = {}
     for column, feature in features.items():
         while (inner := getattr(feature, "feature", None)) is not None:

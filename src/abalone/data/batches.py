@@ -1,10 +1,10 @@
-"""Which documents go together."""
+"""Batches of row numbers."""
 
 import numpy as np
 
 
 def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Batches of documents of like length, for encoding a corpus with little padding.
+    """Return batches of documents of like length, for encoding a corpus with little padding.
 
     A batch holds as many documents as fit `budget` when padded to its longest; a document longer than the
     budget is a batch of its own. The longest come first, so a batch that does not fit the device fails at
@@ -28,7 +28,7 @@ def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
 
 
 def shuffled_batches(n: int, batch_size: int, *, seed: int, epoch: int, drop_last: bool = False) -> list[np.ndarray]:
-    """One epoch's batches of the documents 0 … n − 1 in random order.
+    """Return one epoch's batches of the documents 0 … n − 1 in random order.
 
     The order follows from `seed` and `epoch` alone, whatever other random numbers were drawn: a run that
     goes on at batch `k` of an epoch takes `shuffled_batches(…)[k:]`.

@@ -8,14 +8,13 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from scipy.sparse import coo_array, coo_matrix, csr_array, issparse
 
-from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
-from abalone.data.label_lists import LabelLists
-from abalone.data.labels import in_order, label_matrix
+from abalone.data.labels import LabelLists, in_order, label_matrix
+from abalone.data.notes import listed
 from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
-from abalone.data.tables import half_character
-from abalone.data.texts import MappedTexts, take
+from abalone.data.store import MappedTexts, take
+from abalone.data.tables import lone_surrogate
 
 LabelMatrix = np.ndarray | csr_array
 
@@ -26,11 +25,11 @@ class LabelTable(Protocol):
 
     @property
     def columns(self) -> Iterable[Any]:
-        """The names of the labels."""
+        """Return the names of the labels."""
         ...
 
     def to_numpy(self) -> np.ndarray:
-        """[n, L]."""
+        """Return the values, [n, L]."""
         ...
 
 
@@ -53,7 +52,7 @@ def corpus_of(
     label_names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Corpus:
-    """A corpus of training and validation documents.
+    """Build a corpus of training and validation documents.
 
     Args:
         texts: the documents: a list, or a table of one column.
@@ -79,7 +78,7 @@ def corpus_of(
 
 
 def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
-    """Labels as columns of the known names; the names of others are given in a warning."""
+    """Return labels as columns of the known names; the names of others are given in a warning."""
     if is_matrix(labels):
         return _matrix(labels, names)
     if isinstance(labels, LabelTable):
@@ -100,17 +99,17 @@ def _unseen_warning(unseen: list[str]) -> str:
 
 
 def label_lists(labels: csr_array, names: Sequence[str]) -> list[list[str]]:
-    """The names of each row's labels, from a 0/1 matrix [n, L]."""
+    """Return the names of each row's labels, from a 0/1 matrix [n, L]."""
     return [[names[j] for j in labels.indices[a:b]] for a, b in pairwise(labels.indptr)]
 
 
 def is_matrix(labels: Labels) -> TypeGuard[LabelMatrix]:
-    """Whether labels are a 0/1 matrix and not lists of names."""
+    """Return whether labels are a 0/1 matrix and not lists of names."""
     return issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2)
 
 
 def read_texts(texts: Texts) -> Sequence[str]:
-    """The texts, if that is what they are.
+    """Return the texts; raise where they are none.
 
     An empty one is refused, as it is in files and by the server: an answer to nothing would hide that a text is
     missing. Texts of a corpus, which a memory map holds, were looked at when they were read.
@@ -128,13 +127,13 @@ def read_texts(texts: Texts) -> Sequence[str]:
                 f"text {number} is empty, so there is nothing to label: leave out such texts, with their labels if "
                 "they have any"
             )
-        if reason := half_character(text):
+        if reason := lone_surrogate(text):
             raise ValueError(f"text {number} {reason}: repair it or leave it out")
     return texts
 
 
 def _one_column(texts: Texts) -> Sequence[str]:
-    """The texts as a sequence; those of a table or a matrix [n, 1] stand in its only column."""
+    """Return the texts as a sequence; those of a table or a matrix [n, 1] stand in its only column."""
     if isinstance(texts, Sequence):
         return texts
     _refuse_unordered(texts, "texts")
@@ -165,7 +164,7 @@ def _columns(table: LabelTable) -> list[str]:
 
 
 def _lists_of(table: LabelTable) -> LabelLists:
-    """By name: another table may have its columns in another order, or other ones."""
+    """Return the labels by name: another table may have its columns in another order, or other ones."""
     columns = _columns(table)
     try:
         values = np.asarray(table.to_numpy(), dtype=np.float64)
@@ -211,7 +210,7 @@ def _check_lists(labels: Plain) -> None:
 def _check_names(names: Iterable[str]) -> None:
     """Raise for a name that no file can hold: better now than when the trained model is saved."""
     for name in names:
-        if reason := half_character(name):
+        if reason := lone_surrogate(name):
             raise ValueError(f"the label {name!r} {reason}: repair it or leave it out")
 
 

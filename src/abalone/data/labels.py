@@ -1,13 +1,17 @@
-"""Labels as people write them: lists, delimited strings, lists inside strings; and the 0/1 matrix of them."""
+"""Labels: cells as people write them, the names in them by document, and the 0/1 matrix."""
 
 import ast
 import json
 import re
 import sys
+import tempfile
 import warnings
+from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from reprlib import repr as short
+from types import TracebackType
+from typing import IO, overload
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -56,7 +60,7 @@ def _name(label: object) -> str:
 
 
 def _list_in_text(text: str) -> list[object]:
-    """A list written as JSON, or by Python as pandas writes it to CSV."""
+    """Read a list written as JSON, or by Python as pandas writes it to CSV."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -69,7 +73,7 @@ def _list_in_text(text: str) -> list[object]:
 
 
 def _other_collection_in_text(text: str) -> object:
-    """A tuple or a set as Python writes it, in order, or a dictionary; `None` for any other text, such as `(new)`."""
+    """Read a tuple, set or dictionary as Python writes it; None for any other text, such as `(new)`."""
     if text in ("set()", "frozenset()"):
         return ()
     if text.startswith("frozenset({") and text.endswith("})"):
@@ -83,7 +87,7 @@ def _other_collection_in_text(text: str) -> object:
 
 
 def _written_in_python(text: str) -> object:
-    """The value of a literal; `None` where it is none."""
+    """Return the value of a Python literal; None where it is none."""
     # A printed NumPy array has no commas; Python would read its names as one long name.
     if re.search(r"""(['"])\s+\1""", text):
         return None
@@ -102,7 +106,7 @@ def _written_in_python(text: str) -> object:
 
 
 def find_separators(cells: Iterable[Cell]) -> list[str]:
-    """The characters that may separate the labels in `cells`, the best first; none where no cell has one.
+    """Return the characters that may separate the labels in `cells`, the best first; none where no cell has one.
 
     The best is the one that leaves the fewest distinct labels: a wrong one glues names together or cuts them.
 
@@ -123,7 +127,7 @@ def find_separators(cells: Iterable[Cell]) -> list[str]:
 
 
 def joined_names(names: Collection[str]) -> tuple[str, list[str]] | None:
-    """A character that seems to join labels to names such as `refund/delivery`, and these names; `None` if none does.
+    """Find a character that seems to join labels to names such as `refund/delivery`, and these names.
 
     It does where most names that hold it are made of other names alone, as hardly any are by chance.
     """
@@ -136,7 +140,7 @@ def joined_names(names: Collection[str]) -> tuple[str, list[str]] | None:
 
 
 def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
-    """The names in a cell, stripped; without a separator a string is one name. A blank stands for any white space."""
+    """Return the names in a cell, stripped; without a separator a string is one name. A blank is any white space."""
     if not isinstance(cell, str):
         return cell
     if not separator:
@@ -146,14 +150,14 @@ def split_cell(cell: Cell, separator: str | None) -> tuple[str, ...]:
 
 
 class BitVectors:
-    """Whether cells, seen one after the other, are 0/1 vectors, which have no names, rather than lists of labels."""
+    """Tells whether cells, seen one after the other, are 0/1 vectors, which have no names, rather than lists."""
 
     def __init__(self) -> None:
         self._length: int | None = None
         self._alike, self._repeats = True, False
 
     def see(self, cell: Cell) -> None:
-        """One more."""
+        """Take one more cell."""
         if not self._alike:
             return
         self._length = self._length or len(cell)
@@ -162,12 +166,176 @@ class BitVectors:
 
     @property
     def all(self) -> bool:
-        """Whether all were, and one of them at least cannot be a list of labels, as it repeats one."""
+        """Return whether all were, and one of them at least cannot be a list of labels, as it repeats one."""
         return self._length is not None and self._alike and self._repeats
 
 
+class LabelLists(Sequence[tuple[str, ...]]):
+    """The label names of each document, in the order in which they stand there, repeated ones too.
+
+    A list of tuples takes ten times the memory, which matters for millions of documents.
+
+    Args:
+        names: of the labels that occur.
+        indices: into `names`, document after document, [assignments]; may be memory-mapped.
+        ends: where each document's end, [documents].
+
+    Example:
+        >>> lists = LabelLists()
+        >>> lists.append(["b", "a"])
+        >>> lists.append([])
+        >>> lists[0], len(lists)
+        (('b', 'a'), 2)
+        >>> lists.matrix(["a", "b", "c"]).toarray().tolist()
+        [[1, 1, 0], [0, 0, 0]]
+    """
+
+    def __init__(
+        self, names: Iterable[str] = (), indices: np.ndarray | None = None, ends: np.ndarray | None = None
+    ) -> None:
+        self.names = list(names)
+        self._number = {name: number for number, name in enumerate(self.names)}
+        self._indices: array[int] | np.ndarray = array("i") if indices is None else indices
+        self._ends: array[int] | np.ndarray = array("q") if ends is None else ends
+
+    def append(self, labels: Iterable[str]) -> None:
+        """Add the labels of one more document."""
+        if isinstance(self._indices, np.ndarray) or isinstance(self._ends, np.ndarray):
+            raise TypeError("these label lists are fixed")
+        for name in labels:
+            number = self._number.setdefault(name, len(self.names))
+            if number == len(self.names):
+                self.names.append(name)
+            self._indices.append(number)
+        self._ends.append(len(self._indices))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, item: int) -> tuple[str, ...]: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[tuple[str, ...]]: ...
+    def __getitem__(self, item: int | slice) -> tuple[str, ...] | list[tuple[str, ...]]:
+        if isinstance(item, slice):
+            return [self[row] for row in range(*item.indices(len(self)))]
+        if not -len(self) <= item < len(self):
+            raise IndexError(f"document {item} of {len(self)}")
+        row = item % len(self)
+        start = self._ends[row - 1] if row else 0
+        return tuple(self.names[number] for number in self._indices[start : self._ends[row]])
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return `indices` and `ends`, as the constructor takes them."""
+        return np.asarray(self._indices, np.int32), np.asarray(self._ends, np.int64)
+
+    def lengths(self) -> np.ndarray:
+        """Return how many labels stand at each document, repeated ones too, [documents]."""
+        return np.diff(self.arrays()[1], prepend=0)
+
+    def select(self, rows: np.ndarray) -> "LabelLists":
+        """Return those of some documents."""
+        indices, ends = self.arrays()
+        matrix = csr_array((indices, indices, np.concatenate([[0], ends])), shape=(len(self), max(len(self.names), 1)))
+        chosen = matrix[rows]  # kept as they stand: neither sorted nor summed
+        return LabelLists(self.names, chosen.indices, chosen.indptr[1:])
+
+    def renamed(self, rename: Callable[[str], str]) -> "LabelLists":
+        """Return the same lists with other names; labels that come to the same name become one."""
+        number: dict[str, int] = {}
+        new = [number.setdefault(rename(name), len(number)) for name in self.names]
+        indices, ends = self.arrays()
+        return LabelLists(number, np.array(new, dtype=np.int32)[indices] if len(indices) else indices, ends)
+
+    def carried(self) -> list[str]:
+        """Return the names that a document carries, in order."""
+        indices, _ = self.arrays()
+        return in_order(self.names[number] for number in np.unique(indices))
+
+    def matrix(self, names: Sequence[str]) -> csr_array:
+        """Return 0/1 over the columns `names`, [documents, names]: a repeated label counts once."""
+        column = {name: index for index, name in enumerate(names)}
+        column_of = np.array([column.get(name, -1) for name in self.names], dtype=np.int32)  # [labels]
+        indices, ends = self.arrays()
+        columns = column_of[indices] if len(indices) else indices
+        known = columns >= 0
+        bounds = np.concatenate([[0], ends])
+        if not known.all():
+            columns, bounds = columns[known], np.concatenate([[0], np.cumsum(known)])[bounds]
+        if len(columns) < np.iinfo(np.int32).max:
+            bounds = bounds.astype(np.int32)  # or else scipy takes twice the room for the columns as well
+        ones = np.ones(len(columns), dtype=np.int32)
+        matrix = csr_array((ones, columns, bounds), shape=(len(self), len(names)))
+        matrix.sum_duplicates()
+        matrix.data[:] = 1
+        return matrix
+
+
+class LabelCells:
+    """Takes cells one after the other, and puts the names in them into `lists`.
+
+    Lists of names go there at once. Strings wait in a temporary file until it is known what separates the names in
+    them, so that millions of them take no memory; use it as a context, which removes the file.
+
+    Args:
+        separator: what separates names in a string; found in the cells where it is `None`.
+        lists: where the names go.
+    """
+
+    def __init__(self, separator: str | None, lists: LabelLists) -> None:
+        self._separator, self._lists = separator, lists
+        self.strings = False  # whether a cell held names as a string
+        self.separated = False  # whether a cell held several names between separators that were given
+        self._bits = BitVectors()
+        self._waiting: IO[str] | None = None
+
+    @property
+    def bit_vectors(self) -> bool:
+        """Return whether all cells were 0/1 vectors, which have no names."""
+        return self._bits.all
+
+    def append(self, cell: Cell) -> None:
+        """Add the cell of one more document."""
+        self._bits.see(cell)
+        self.strings = self.strings or (isinstance(cell, str) and cell != "")
+        if self._waiting is None and isinstance(cell, str) and cell and self._separator is None:
+            self._waiting = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by our own context
+        if self._waiting is None:
+            names = split_cell(cell, self._separator)
+            self.separated = self.separated or (isinstance(cell, str) and names not in ((), (cell,)))
+            self._lists.append(names)
+        else:
+            self._waiting.write(f"{json.dumps(cell)}\n")
+
+    def split(self) -> list[str]:
+        """Put what waits into the lists; gives the separators that were found, the one that was used first."""
+        if self._waiting is None:
+            return []
+        separators = find_separators(self)
+        for cell in self:
+            self._lists.append(split_cell(cell, separators[0] if separators else None))
+        return separators
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Yield the cells that wait, as often as they are asked for."""
+        if self._waiting is not None:
+            self._waiting.seek(0)
+            for line in self._waiting:
+                cell = json.loads(line)
+                yield cell if isinstance(cell, str) else tuple(cell)
+
+    def __enter__(self) -> "LabelCells":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
+
+
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names sorted: as numbers where all of them are integers, of a length that numbers have."""
+    """Sort names: as numbers where all of them are integers, of a length that numbers have."""
     distinct = set(names)
     if all(re.fullmatch(r"-?[0-9]{1,100}", name) for name in distinct):
         return sorted(distinct, key=lambda name: (int(name), name))
@@ -175,7 +343,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of names that are the same but for case."""
+    """Return groups of names that are the same but for case."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
         groups[name.casefold()].append(name)
@@ -183,7 +351,7 @@ def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def label_matrix(documents: Sequence[Collection[str]], names: Sequence[str]) -> csr_array:
-    """The labels of documents as a 0/1 matrix, [documents, names]; a label that a document repeats counts once."""
+    """Return the labels of documents as 0/1, [documents, names]; a label that a document repeats counts once."""
     column = {name: index for index, name in enumerate(names)}
     rows = [sorted({column[name] for name in labels}) for labels in documents]
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""`load_corpus`: the front door of the data layer."""
+"""`load_corpus`: a user's own data, or a known corpus, as a `Corpus`."""
 
 import hashlib
 import json
@@ -11,16 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abalone.data.assemble import assemble, unseen_message
-from abalone.data.badrows import BadRows
+from abalone.data.bad_rows import BadRows
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.data.columns import Columns, choose_columns
-from abalone.data.corpus import Corpus
-from abalone.data.documents import Documents, read_documents, with_merged_case
-from abalone.data.files import matching_files
-from abalone.data.repeated import without_copies
-from abalone.data.sources import Source, open_dataset, open_path
-from abalone.data.store import FORMAT, read_once
+from abalone.data.corpus import Corpus, assemble
+from abalone.data.documents import FORMAT, Documents, read_documents, read_once, with_merged_case, without_copies
+from abalone.data.notes import unseen_note
+from abalone.data.rows import Columns, choose_columns
+from abalone.data.sources import Source, matching_files, open_dataset, open_path
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
@@ -105,13 +102,13 @@ def load_corpus(
     )
     corpus = assemble(read.documents, name=read.name, origin=read.origin, seed=seed, provenance=read.provenance)
     if corpus.unseen_labels:
-        warnings.warn(unseen_message(corpus.unseen_labels), stacklevel=2)
+        warnings.warn(unseen_note(corpus.unseen_labels), stacklevel=2)
     return corpus
 
 
 @dataclass(frozen=True)
 class SourceData:
-    """The documents of a user's own data as they stand there, before splits and label columns are made of them."""
+    """A user's own data as it stands there, before splits and label columns are made of it."""
 
     name: str
     documents: Documents
@@ -166,7 +163,7 @@ def read_source(
 def _read(
     source: Source, columns: Columns, label_separator: str | None, report: Path | None
 ) -> tuple[Documents, BadRows]:
-    """Documents in memory, or, of much data, memory-mapped from the cache folder."""
+    """Read the documents into memory, or, of much data, memory-mapped from the cache folder."""
     read = partial(read_documents, source.tables, columns, label_separator=label_separator)
     with BadRows(report) as bad_rows:
         if source.size <= IN_MEMORY:
@@ -179,11 +176,7 @@ def _read(
             label_separator,
         ]
         key = hashlib.sha256(json.dumps([*options, report is not None], default=str).encode()).hexdigest()[:32]
-        documents, left_out = read_once(
-            key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), skip_bad_rows=report is not None
-        )
-        if left_out is not None:
-            bad_rows.take_from(left_out)
+        documents = read_once(key, lambda keep, bad: read(keep_text=keep, bad_rows=bad), bad_rows)
     return documents, bad_rows
 
 
@@ -216,7 +209,7 @@ def _unknown(source: str | Path, folder: Path) -> DataError:
 
 
 def _report(source: Source, skip_bad_rows: bool | str | Path) -> Path | None:
-    """Where rows left out are listed; `None` where none may be left out."""
+    """Return where rows left out are listed; None where none may be left out."""
     if isinstance(skip_bad_rows, str | Path):
         return Path(skip_bad_rows)
     if skip_bad_rows and source.report is None:

@@ -1,4 +1,4 @@
-"""Which texts a model knows from its training: scores on them say little of texts that it does not."""
+"""Hashes of texts, and those of the texts that a model has seen in training: scores on these say little."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _HASHES = "hashes"
 
 @dataclass(frozen=True, eq=False)
 class SeenTexts:
-    """The training and validation texts of a model, as hashes: enough to say of a text whether it is one of them.
+    """The training and validation texts of a model, as hashes: enough to say whether a text is one of them.
 
     White space does not count, since a table that is saved again may have other line breaks.
 
@@ -30,20 +30,20 @@ class SeenTexts:
 
     @classmethod
     def of(cls, *splits: Iterable[str]) -> "SeenTexts":
-        """Those of all splits."""
+        """Hash the texts of all splits."""
         return cls(np.unique(text_hashes(chain(*splits))))
 
     def hold(self, texts: Sequence[str]) -> np.ndarray:
-        """[n] of bool: which of the texts are among them."""
+        """Return which of the texts are among them, [n] of bool."""
         return np.isin(text_hashes(texts), self.hashes)
 
     def to_bytes(self) -> bytes:
-        """The content of their file."""
+        """Return the content of their file."""
         return save({_HASHES: self.hashes})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "SeenTexts":
-        """From the content of their file."""
+        """Read the content of their file."""
         hashes = load(content)[_HASHES]
         if hashes.dtype != np.uint64 or hashes.ndim != 1:
             raise ValueError(f"{SEEN} holds {hashes.dtype} of shape {hashes.shape} instead of hashes")
@@ -51,11 +51,11 @@ class SeenTexts:
 
 
 def text_hashes(texts: Iterable[str]) -> np.ndarray:
-    """[n] of uint64, the same for texts that are equal up to white space."""
+    """Return hashes that are the same for texts equal up to white space, [n] of uint64."""
     return np.fromiter(map(text_hash, texts), dtype=np.uint64)
 
 
 def text_hash(text: str) -> int:
-    """One of `text_hashes`."""
+    """Return the hash of one text, as `text_hashes` does."""
     content = " ".join(text.split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")  # tells a billion texts apart

@@ -1,33 +1,55 @@
-"""From what a user names — a file, a folder, a dataset — to the tables in it."""
+"""Sources: what a user names (a file, a folder, a pattern, a dataset), and the tables in it."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
-from abalone.data.corpus import SPLITS
-from abalone.data.files import (
-    BAD_ROWS_SUFFIX,
-    BINARY,
-    COMPRESSIONS,
-    FORMATS,
-    SPLIT_WORDS,
-    DataFiles,
-    data_files,
-    data_format,
-    known_encoding,
-    matching_files,
-    refuse_spreadsheet,
-    sha256,
-    stem,
-)
+from abalone.data.split import SPLITS
+from abalone.data.streams import COMPRESSIONS, known_encoding
 from abalone.data.tables import CsvTable, JsonTable, Table
+from abalone.files.checksums import sha256
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+BINARY = ("parquet", "arrow")  # compressed inside, if at all
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+BAD_ROWS_SUFFIX = ".bad-rows.jsonl"  # what skip_bad_rows leaves beside the data is never read as data
+
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+_SHARD = re.compile(r"(?P<table>.*?)[-_.]?\d+(?:-of-(?P<total>\d+))?")
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """The files in a folder: by split (`None` where no name says a split), and data files left out."""
+
+    of_split: dict[str | None, list[Path]]
+    left_out: list[Path]
 
 
 @dataclass(frozen=True)
@@ -52,7 +74,7 @@ class Source:
 
 
 def open_path(path: Path, *, checked: bool = True, encoding: str | None = None) -> Source:
-    """The tables of a file, a folder of files, a dataset saved on disk, or of all files that a pattern matches.
+    """Open the tables of a file, a folder of files, a saved dataset, or of all files that a pattern matches.
 
     Args:
         path: or a pattern, such as `shards/train-*.parquet`.
@@ -80,7 +102,7 @@ def open_path(path: Path, *, checked: bool = True, encoding: str | None = None) 
 
 
 def open_dataset(dataset: Any, *, name: str | None = None, shown: str | Path = "dataset") -> Source:
-    """The tables of a Hugging Face `Dataset`, or of a `DatasetDict` by split."""
+    """Open the tables of a Hugging Face `Dataset`, or of a `DatasetDict` by split."""
     notes: list[str] = []
     tables: list[Table]
     parts: dict[str, Dataset] = dataset if isinstance(dataset, dict) else {"": dataset}
@@ -169,10 +191,111 @@ def _size(files: Mapping[str, Path]) -> int:
 
 
 def report_beside(path: Path) -> Path:
-    """Beside a folder rather than in it, where it might be taken for data."""
+    """Return the name of a report beside a folder rather than in it, where it might be taken for data."""
     path = path.resolve() if path.name in {"", ".", ".."} else path
     return path.parent / f"{path.name}{BAD_ROWS_SUFFIX}"
 
 
 def _names(paths: list[Path]) -> str:
     return ", ".join(path.name for path in paths)
+
+
+def data_format(path: Path) -> str | None:
+    """Return the format that the name of `path` says, whatever it is compressed with; None where it says none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        found = FORMATS.get(suffixes[-2]) if len(suffixes) > 1 else None
+        return None if found in BINARY else found
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def stem(path: Path) -> str:
+    """Return the name without format and compression: `papers` for `papers.jsonl.gz`."""
+    name = path.name
+    for suffixes in (COMPRESSIONS, tuple(FORMATS)):
+        if name.lower().endswith(suffixes):
+            name = name[: name.rindex(".")]
+    return name
+
+
+def matching_files(pattern: Path) -> list[Path]:
+    """Return the data files that a pattern with `*`, `?`, `[…]` or `**` matches; none if it is no pattern."""
+    if not any(mark in str(pattern) for mark in "*?["):
+        return []
+    anchor = Path(pattern.anchor)
+    matched = anchor.glob(str(pattern.relative_to(anchor)))
+    return sorted(file for file in matched if file.is_file() and data_format(file))
+
+
+def data_files(folder: Path, files: Iterable[Path] | None = None) -> DataFiles:
+    """Find the train, validation and test files of `folder`, whole or in shards (`train-00000-of-00002.parquet`).
+
+    The name of a file says its split, or else that of the folder it is in. Files of which neither says a split are
+    parts of one table.
+
+    Args:
+        folder: whose own files, and those in folders called by a split, such as `train`, are taken.
+        files: are taken instead; somewhere in `folder`.
+    """
+    found: dict[str | None, list[Path]] = defaultdict(list)
+    for path in sorted(_files(folder) if files is None else files):
+        hidden = path.name.startswith((".", "_")) or path.name.endswith(BAD_ROWS_SUFFIX)
+        if not hidden and data_format(path):
+            split = _split_in_name(stem(path))
+            if split is None and path.parent != folder:
+                split = _split_in_name(path.parent.name)
+            found[split].append(path)
+    if not found:
+        for path in _files(folder) if files is None else files:
+            refuse_spreadsheet(path)
+        known = ", ".join(FORMATS)
+        raise DataError(
+            f"the folder holds no file of a known format ({known}; text formats also {', '.join(COMPRESSIONS)})",
+            path=folder,
+            hint="Name files like train.jsonl, val.jsonl and test.jsonl, or give the path of one file.",
+        )
+    left_out = found.pop(None, []) if len(found) > 1 else []
+    for split, paths in found.items():
+        _check_shards(folder, split, paths)
+    return DataFiles(dict(found), left_out)
+
+
+def _files(folder: Path) -> list[Path]:
+    of_splits = [path for path in folder.iterdir() if path.is_dir() and path.name.lower() in SPLIT_WORDS]
+    return [path for place in (folder, *of_splits) for path in place.iterdir() if path.is_file()]
+
+
+def _split_in_name(name: str) -> str | None:
+    """Return the one split that a name like `train`, `papers-dev` or `test-00001-of-00004` speaks of."""
+    splits = {SPLIT_WORDS[word] for word in re.split(r"[-_. ]+", name.lower()) if word in SPLIT_WORDS}
+    return splits.pop() if len(splits) == 1 else None
+
+
+def _check_shards(folder: Path, split: str | None, paths: list[Path]) -> None:
+    """Raise unless several files of one split are shards of one table, with none missing."""
+    shards = [match for path in paths if (match := _SHARD.fullmatch(stem(path)))]
+    whole = len({stem(path) for path in paths}) == len(paths) and (
+        split is None
+        or len(paths) == 1
+        or (len(shards) == len(paths) and len({shard["table"] for shard in shards}) == 1)
+    )
+    if not whole:
+        names = ", ".join(path.name for path in paths)
+        hint = "Keep one of them in the folder, or give the path of one file."
+        raise DataError(f"several files for {split or 'one table'}: {names}", path=folder, hint=hint)
+    for shard in shards:
+        if shard["total"] and int(shard["total"]) != len(paths):
+            raise DataError(
+                f"only {len(paths)} of the {int(shard['total'])} files {shard['table']}-…-of-{shard['total']} are here",
+                path=folder,
+            )
+
+
+def refuse_spreadsheet(path: Path) -> None:
+    """Raise where a file is one of a spreadsheet program."""
+    if path.suffix.lower() in SPREADSHEETS:
+        raise DataError(
+            f"spreadsheets ({path.suffix}) are not supported",
+            path=path,
+            hint="Save it as CSV (in Excel: Save As, CSV UTF-8) and give that file.",
+        )

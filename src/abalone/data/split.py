@@ -7,12 +7,26 @@ A group is dealt out like one document that counts several times.
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from abalone.data.coverage import cover_labels
+SPLITS = ("train", "validation", "test")
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+# Of the search that repairs a split:
+PATIENCE = 30  # search moves per missing pair; more than this finds next to nothing
+CANDIDATES = 64  # documents looked at per search move, so that a frequent label does not cost its frequency
+NOISE = 0.5  # chance of a random move, against going round in circles; less of it misses more labels
 
 
 def iterative_split(
@@ -88,51 +102,8 @@ def fold_of_documents(labels: csr_array, groups: np.ndarray | None, folds: int, 
     return bundles.spread(place)
 
 
-def exact_split(labels: csr_array, shares: Sequence[float], seed: int) -> list[np.ndarray]:
-    """An iterative stratified split whose parts have the sizes that tables quote, not about those sizes.
-
-    What stratification leaves over goes from the parts that are too large to those too small: the documents
-    whose rarest label is the most frequent, so that no tail label moves, and never the last document that a part has
-    of a label. That comes before the size: where every document to spare is such a last one, parts stay as they are.
-
-    Args:
-        labels: 0/1, [documents, labels].
-        shares: relative size of each part; the first takes what rounding leaves.
-        seed: the same seed gives the same split.
-
-    Returns:
-        The sorted document indices of each part.
-    """
-    documents, per_document = labels.shape[0], np.diff(labels.indptr)
-    sizes = [round(documents * share / sum(shares)) for share in shares]
-    sizes[0] += documents - sum(sizes)
-    part_of = np.empty(documents, dtype=np.int64)
-    for part, rows in enumerate(iterative_split(labels, shares, seed)):
-        part_of[rows] = part
-    held = np.stack([labels[part_of == part].sum(axis=0) for part in range(len(shares))])  # [parts, L]
-    surplus = np.bincount(part_of, minlength=len(shares)) - sizes
-    rarest = np.full(documents, documents)  # frequency of each document's rarest label
-    labelled = np.flatnonzero(per_document)
-    if labelled.size:
-        frequency = labels.sum(axis=0)[labels.indices]
-        rarest[labelled] = np.minimum.reduceat(frequency, labels.indptr[labelled])
-    shuffled = np.random.default_rng(seed).permutation(documents)
-    for document in shuffled[np.argsort(-rarest[shuffled], kind="stable")]:
-        if not surplus.any():
-            break
-        giver, taker = part_of[document], int(surplus.argmin())
-        carried = labels.indices[labels.indptr[document] : labels.indptr[document + 1]]
-        if surplus[giver] > 0 and (held[giver, carried] > 1).all():
-            part_of[document] = taker
-            held[giver, carried] -= 1
-            held[taker, carried] += 1
-            surplus[giver] -= 1
-            surplus[taker] += 1
-    return [np.flatnonzero(part_of == part) for part in range(len(shares))]
-
-
 def lacking(labels: csr_array, parts: Sequence[np.ndarray], groups: np.ndarray | None = None) -> list[np.ndarray]:
-    """For each part, the labels it lacks though they have at least one document, or group, for every part."""
+    """Return the labels that each part lacks though they have enough documents, or groups, for every part."""
     present = _present(labels)
     held = np.stack([present[rows].sum(axis=0) for rows in parts])  # [parts, L]
     enough = carrying_groups(labels, groups) >= len(parts)  # [L]
@@ -145,13 +116,13 @@ def carrying_groups(labels: csr_array, groups: np.ndarray | None) -> np.ndarray:
 
 
 def numbered(groups: np.ndarray) -> np.ndarray:
-    """[documents], the groups numbered from 0 as they first appear: groups of one are numbered as documents are."""
+    """Number groups from 0 as they first appear, [documents]: groups of one are numbered as documents are."""
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group]
 
 
 class _Bundles:
-    """What is dealt out: documents, or groups of them, in random order, those of many documents first.
+    """Documents, or groups of them, to be dealt out in random order, those of many documents first.
 
     Large ones come first because what comes later makes up for them.
     """
@@ -174,14 +145,14 @@ class _Bundles:
         self._order, self._numbers = order, numbers
 
     def spread(self, place: Sequence[int]) -> np.ndarray:
-        """The part of each document, in the order of the file, from the part of each bundle."""
+        """Return the part of each document, in the order of the file, from the part of each bundle."""
         part_of = np.empty(len(self._order), dtype=np.int64)
         part_of[self._order] = place
         return part_of[self._numbers]
 
 
 def _by_group(labels: csr_array, groups: np.ndarray | None) -> csr_array:
-    """How many documents of each group carry each label, [groups, L]; groups are numbered from 0."""
+    """Count the documents of each group that carry each label, [groups, L]; groups are numbered from 0."""
     present = _present(labels)
     if groups is None:
         return present
@@ -194,7 +165,7 @@ def _by_group(labels: csr_array, groups: np.ndarray | None) -> csr_array:
 
 
 def _deal(bundles: _Bundles, fractions: list[float], rng: random.Random) -> list[int]:
-    """The part of each bundle, by iterative stratification."""
+    """Deal each bundle to a part, by iterative stratification."""
     main = _largest(fractions)
     labels_of, bundles_of = bundles.labels_of, bundles.bundles_of
     room = [fraction * sum(bundles.sizes) for fraction in fractions]  # documents each part still wants
@@ -242,7 +213,7 @@ def _deal(bundles: _Bundles, fractions: list[float], rng: random.Random) -> list
 
 
 def _wishes(documents: int, holders: int, fractions: list[float], main: int) -> list[float]:
-    """How many documents of a label, which are in `holders` bundles, each part wants.
+    """Return how many documents of a label, which are in `holders` bundles, each part wants.
 
     The paper's wish is the fraction itself, which leaves a label of three documents in training alone. At least
     one a part costs training little and lets the parts of later, more frequent labels make up for the sizes.
@@ -259,7 +230,7 @@ def _largest(fractions: list[float]) -> int:
 
 
 def _present(labels: csr_array) -> csr_array:
-    """Ones where `labels` has anything but an explicit zero."""
+    """Return ones where `labels` has anything but an explicit zero."""
     present = labels.astype(bool).astype(np.int32)
     present.eliminate_zeros()
     return present
@@ -281,3 +252,139 @@ class _Rows(Sequence[list[int]]):
     def __getitem__(self, row: int) -> list[int]:  # type: ignore[override]  # nobody asks for a slice
         found: list[int] = self._values[self._bounds[row] : self._bounds[row + 1]].tolist()
         return found
+
+
+def cover_labels(
+    place: list[int],
+    labels_of: Sequence[list[int]],
+    documents_of: Sequence[list[int]],
+    *,
+    parts: int,
+    main: int | None,
+    rng: random.Random,
+) -> None:
+    """Change `place` so that labels with at least `parts` documents are in every part wherever possible.
+
+    Whether all labels can be in all parts is a set-splitting problem, NP-hard in general, so this is a local search:
+    first only moves that gain (enough whenever a label has documents of its own to give), then, for the labels that
+    are left, a short search that also takes moves that lose and keeps the best state it saw.
+
+    Args:
+        place: part of each document; changed in place.
+        labels_of: labels of each document.
+        documents_of: documents of each label.
+        parts: number of parts.
+        main: comes before the other parts: in the end it holds every label that has a document. `None` where all parts
+            are alike.
+        rng: breaks ties.
+    """
+    coverage = _Coverage(place, labels_of, documents_of, parts, main)
+    _only_gains(coverage, documents_of)
+    if coverage.missing:
+        _search(coverage, documents_of, rng)
+        _only_gains(coverage, documents_of)  # the best state seen may lie in the middle of a repair
+
+
+class _Coverage:
+    """How often each part holds each label, and the (label, part) pairs that are missing."""
+
+    def __init__(
+        self,
+        place: list[int],
+        labels_of: Sequence[list[int]],
+        documents_of: Sequence[list[int]],
+        parts: int,
+        main: int | None,
+    ) -> None:
+        self.place, self.labels_of = place, labels_of
+        self.held = [[0] * parts for _ in documents_of]  # [L, parts]
+        for document, part in enumerate(place):
+            for label in labels_of[document]:
+                self.held[label][part] += 1
+        self.main = main
+        self.wanted = [
+            [len(documents) >= parts or (part == main and bool(documents)) for part in range(parts)]
+            for documents in documents_of
+        ]  # [L, parts]
+        # A dictionary for its order: sets of tuples would do, but their order is not ours to rely on.
+        self.missing = {
+            (label, part): None
+            for label, held in enumerate(self.held)
+            for part in range(parts)
+            if self.wanted[label][part] and not held[part]
+        }
+
+    def change(self, document: int, part: int) -> tuple[int, int]:
+        """Return how many more pairs are missing after moving `document` to `part`: in the main part, and in others."""
+        here = self.place[document]
+        lost = gained = 0
+        for label in self.labels_of[document]:
+            held, wanted = self.held[label], self.wanted[label]
+            lost += held[here] == 1 and wanted[here]
+            gained += held[part] == 0 and wanted[part]
+        if here == self.main:
+            return lost, -gained
+        return (-gained, lost) if part == self.main else (0, lost - gained)
+
+    def move(self, document: int, part: int) -> None:
+        """Move `document` to `part`."""
+        here = self.place[document]
+        self.place[document] = part
+        for label in self.labels_of[document]:
+            held = self.held[label]
+            held[here] -= 1
+            held[part] += 1
+            self.missing.pop((label, part), None)
+            if self.wanted[label][here] and not held[here]:
+                self.missing[label, here] = None
+
+
+def _only_gains(coverage: _Coverage, documents_of: Sequence[list[int]]) -> None:
+    """Fill missing pairs by moves that leave fewer missing than before, until there is none."""
+    gained = True
+    while gained:
+        gained = False
+        for label, part in list(coverage.missing):
+            if (label, part) not in coverage.missing:
+                continue
+            best = min(documents_of[label], key=lambda document: coverage.change(document, part))
+            if coverage.change(best, part) < (0, 0):
+                coverage.move(best, part)
+                gained = True
+
+
+def _search(coverage: _Coverage, documents_of: Sequence[list[int]], rng: random.Random) -> None:
+    """Fill missing pairs one after the other, whatever that breaks, and go back to the best state seen.
+
+    On the way the main part counts no more than others, or the search would never leave a state that has all
+    labels there; what is best is decided by the main part first.
+    """
+    trail: list[tuple[int, int]] = []  # (document, where it came from)
+    moved_at: dict[int, int] = {}
+    cost = best_cost = (0, 0)  # relative to the start
+    best_length = 0
+    queue = deque(coverage.missing)
+    for step in range(PATIENCE * len(queue) + 100):
+        while queue and queue[0] not in coverage.missing:
+            queue.popleft()
+        if not queue:
+            queue.extend(coverage.missing)
+            if not queue:
+                break
+        label, part = queue.popleft()
+        candidates = documents_of[label]
+        if len(candidates) > CANDIDATES:
+            candidates = rng.sample(candidates, CANDIDATES)
+        if rng.random() < NOISE:
+            document = rng.choice(candidates)
+        else:  # of equally good ones, the one that has stayed longest
+            document = min(candidates, key=lambda d: (sum(coverage.change(d, part)), moved_at.get(d, -1)))
+        trail.append((document, coverage.place[document]))
+        change = coverage.change(document, part)
+        cost = (cost[0] + change[0], cost[1] + change[1])
+        coverage.move(document, part)
+        moved_at[document] = step
+        if cost < best_cost:
+            best_cost, best_length = cost, len(trail)
+    for document, part in reversed(trail[best_length:]):
+        coverage.move(document, part)

@@ -1,11 +1,10 @@
-"""Texts to token ids, once: cached on disk, memory-mapped, truncated only when they are read."""
+"""Tokens: texts to token ids once, cached on disk, memory-mapped, truncated only when they are read."""
 
 import hashlib
 import json
 import os
 import re
 import warnings
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache as run_once
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from abalone.data.texts import MappedTexts
-from abalone.files.cache import cache_entry, written_whole
+from abalone.data.store import ArrayWriter, MappedTexts, Stored, arrays_once
+from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError
 from abalone.progress import track
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FORMAT = "abalone-tokens-2"  # part of the key: another layout never meets an old file
-HEADER_BYTES = 1024  # reserved ahead of the arrays and filled in last, when the number of tokens is known
+FORMAT = "abalone-tokens-3"  # part of the key: another layout never meets an old file
 BLOCK_TEXTS, BLOCK_CHARACTERS = 2048, 8_000_000  # what is in memory at a time; either ends a block
 # A tokenizer takes 120 bytes of memory for each character that it reads at once, so long texts are read in pieces.
 LONGEST_PIECE = 1_000_000  # characters
@@ -61,7 +59,7 @@ class TokenArray:
         return len(self.offsets) - 1
 
     def document(self, index: int, max_length: int | None = None) -> np.ndarray:
-        """Ids of one document with its special tokens, at most `max_length` of them in all (int64)."""
+        """Return ids of one document with its special tokens, at most `max_length` of them in all (int64)."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
@@ -73,7 +71,7 @@ class TokenArray:
         return whole
 
     def chunks(self, index: int, max_length: int, max_chunks: int) -> list[np.ndarray]:
-        """One document as consecutive pieces of at most `max_length`, special tokens around each; at least one."""
+        """Cut a document into consecutive pieces of at most `max_length`, special tokens around each; at least one."""
         own = self.document(index)[len(self.prefix) : -len(self.suffix) or None]
         room = self._room(max_length)
         starts = range(0, max(len(own), 1), room)[:max_chunks]
@@ -82,7 +80,7 @@ class TokenArray:
         ]
 
     def lengths(self, max_length: int | None = None) -> np.ndarray:
-        """How long `document(i, max_length)` is, for every `i`, [documents]."""
+        """Return how long `document(i, max_length)` is, for every `i`, [documents]."""
         own = np.diff(self.offsets)
         if max_length is not None:
             own = np.minimum(own, self._room(max_length))
@@ -112,12 +110,12 @@ class PlainTokenizer:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Changes with anything that can change an id."""
+        """Return what changes with anything that can change an id."""
         return hashlib.sha256(f"{self._original.split_special_tokens}\n{self._state}".encode()).digest()
 
     @cached_property
     def backend(self) -> "Tokenizer":
-        """The copy: the original is not touched, so another thread may be using it."""
+        """Return the copy: the original is not touched, so another thread may be using it."""
         from tokenizers import Tokenizer
 
         backend = Tokenizer.from_str(self._state)
@@ -126,7 +124,7 @@ class PlainTokenizer:
 
     @cached_property
     def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ids before and after every document, `[CLS] … [SEP]` or `<s> … </s>`."""
+        """Return the ids before and after every document, `[CLS] … [SEP]` or `<s> … </s>`."""
         # verbose=False: no advice about sequences longer than the model, which is the reader's business here.
         wanted = [self._original(text, verbose=False)["input_ids"] for text in PROBES]
         plain = [self.backend.encode(text, add_special_tokens=False).ids for text in PROBES]
@@ -142,12 +140,12 @@ class PlainTokenizer:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest type that holds every id."""
+        """Return the smallest type that holds every id."""
         largest = max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
         return ID_TYPES["U16" if largest <= np.iinfo(np.uint16).max else "U32"]
 
     def encode(self, texts: Iterable[str], most: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory.
+        """Yield blocks of ids, [tokens], and documents' lengths, [documents]; only one block is in memory.
 
         Args:
             texts: the documents.
@@ -161,7 +159,7 @@ class PlainTokenizer:
 
 
 def encode_in_pieces(backend: "Tokenizer", texts: Sequence[str], most: int | None = None) -> list[np.ndarray]:
-    """Token ids of each text, without special tokens, in memory that does not grow with the longest text.
+    """Encode texts to token ids without special tokens, in memory that does not grow with the longest text.
 
     A text is read piece by piece, and only until there are as many ids as are wanted. The ids are those of the whole
     text: pieces end between words, unless a word is longer than `LONGEST_PIECE`.
@@ -191,13 +189,13 @@ def encode_in_pieces(backend: "Tokenizer", texts: Sequence[str], most: int | Non
 
 
 def _encoded(backend: "Tokenizer", pieces: Sequence[str]) -> Iterator[list[int]]:
-    """Ids of each piece, a few at a time: what a tokenizer knows of a piece is much more than its ids."""
+    """Yield ids of each piece, a few at a time: what a tokenizer knows of a piece is much more than its ids."""
     for block in _blocks(pieces):
         yield from [encoding.ids for encoding in backend.encode_batch_fast(block, add_special_tokens=False)]
 
 
 def _end_of_piece(text: str, start: int, size: int) -> int:
-    """Where the piece of a text that begins at `start` ends: before `size` characters, or after them in a long word."""
+    """Return where the piece of a text that begins at `start` ends: within `size` characters, or after a long word."""
     stop, longest = start + size, start + LONGEST_PIECE
     if stop >= len(text):
         return len(text)
@@ -215,7 +213,7 @@ def tokenize(
     cache: Path | Literal["default"] | None = "default",
     most: int | None = None,
 ) -> TokenArray:
-    """Token ids of `texts`, from the cache if they were made before, by whatever process.
+    """Return token ids of `texts`, from the cache if they were made before, by whatever process.
 
     Args:
         texts: any sequence of strings.
@@ -232,10 +230,8 @@ def tokenize(
         raise ValueError("tokens are cached whole: most= is for cache=None")
     name = f"{_key(texts, plain)}.safetensors"
     path = cache_entry("tokens", name) if cache == "default" else Path(cache) / name
-    if (cached := read_tokens(path)) is not None:
-        return cached
     try:
-        _write_tokens(path, texts, plain)
+        stored = arrays_once(path, FORMAT, lambda: _write_tokens(path, texts, plain))
     except OSError as error:
         warnings.warn(
             f"cannot cache tokens in {path.parent} ({error.strerror or error}), so they stay in memory; "
@@ -243,10 +239,7 @@ def tokenize(
             stacklevel=2,
         )
         return _in_memory(texts, plain)
-    written = read_tokens(path)
-    if written is None:
-        raise DataError("tokens just written cannot be read back", path=path, hint="Check the disk.")
-    return written
+    return _mapped(stored)
 
 
 def _in_memory(texts: Sequence[str], plain: PlainTokenizer, most: int | None = None) -> TokenArray:
@@ -258,72 +251,28 @@ def _in_memory(texts: Sequence[str], plain: PlainTokenizer, most: int | None = N
     return TokenArray(np.concatenate(ids), np.cumsum(np.concatenate(lengths)), prefix, suffix)
 
 
-# The cache file is a safetensors file, so that other tools can read it: a header, `offsets`, `ids`.
-# One file rather than a folder of arrays, as only a file can be replaced in one step.
-
-
 def _write_tokens(path: Path, texts: Sequence[str], plain: PlainTokenizer) -> None:
     prefix, suffix = plain.special_tokens
-    ids_start = HEADER_BYTES + 8 * (len(texts) + 1)
-    lengths, ids_checksum = [np.zeros(1, np.int64)], 0
-    with written_whole(path) as file:
-        file.seek(ids_start)
+    lengths = [np.zeros(1, np.int64)]
+    with ArrayWriter(path, FORMAT) as writer:
+        writer.extend("ids", np.empty(0, plain.dtype))
         for block_ids, block_lengths in plain.encode(track(texts, "Tokenizing", total=len(texts))):
-            file.write(block_ids.data)
-            ids_checksum = zlib.crc32(block_ids.data, ids_checksum)
+            writer.extend("ids", block_ids)
             lengths.append(block_lengths)
-        offsets = np.cumsum(np.concatenate(lengths))
-        file.seek(0)
-        file.write(_header(offsets, plain.dtype, prefix, suffix, ids_checksum))
-        file.write(offsets.data)
+        writer.extend("offsets", np.cumsum(np.concatenate(lengths)))
+        writer.facts |= {"prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
 
 
-def _header(
-    offsets: np.ndarray, dtype: np.dtype[Any], prefix: tuple[int, ...], suffix: tuple[int, ...], ids_checksum: int
-) -> bytes:
-    tokens = int(offsets[-1])
-    around = {"prefix": json.dumps(prefix), "suffix": json.dumps(suffix)}
-    metadata = {"format": FORMAT, **around, "ids": f"{ids_checksum:08x}"}
-    tensors = {
-        "offsets": {"dtype": "I64", "shape": [offsets.size], "data_offsets": [0, offsets.nbytes]},
-        "ids": {
-            "dtype": f"U{8 * dtype.itemsize}",
-            "shape": [tokens],
-            "data_offsets": [offsets.nbytes, offsets.nbytes + tokens * dtype.itemsize],
-        },
-    }
-    checksum = hashlib.sha256(json.dumps([metadata, tensors]).encode())
-    checksum.update(offsets.data)
-    header = json.dumps({"__metadata__": {**metadata, "checksum": checksum.hexdigest()}, **tensors}).encode()
-    return (HEADER_BYTES - 8).to_bytes(8, "little") + header.ljust(HEADER_BYTES - 8)
-
-
-def read_tokens(path: Path) -> TokenArray | None:
-    """The cached tokens at `path`, memory-mapped; nothing if there are none or the file is damaged."""
+def _mapped(stored: Stored) -> TokenArray:
     try:
-        with path.open("rb") as file:
-            found = file.read(HEADER_BYTES)
-            header = json.loads(found[8:])
-            metadata, ids, offsets = header["__metadata__"], header["ids"], header["offsets"]
-            prefix, suffix = tuple(json.loads(metadata["prefix"])), tuple(json.loads(metadata["suffix"]))
-            dtype = ID_TYPES[ids["dtype"]]
-            # One mapping of the whole file: a part of no bytes, which cannot be mapped, is then just a slice.
-            body = np.asarray(np.memmap(file, np.uint8, "r"))[HEADER_BYTES:]
-        offsets_view = body[: 8 * offsets["shape"][0]].view(np.int64)
-        ids_view = body[offsets_view.nbytes :].view(dtype)
-        # The header follows from the arrays, so a header that differs tells of damage to either.
-        # Reading all ids once is a hundredth of what making them again would take.
-        intact = ids_view.size == offsets_view[-1] and found == _header(
-            offsets_view, dtype, prefix, suffix, zlib.crc32(ids_view.data)
-        )
-    except OSError:
-        return None
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        intact = False
-    if not intact:
-        warnings.warn(f"{path} is damaged, so the texts are tokenized again", stacklevel=2)
-        return None
-    return TokenArray(ids_view, offsets_view, prefix, suffix)
+        ids, offsets = stored.arrays["ids"], stored.arrays["offsets"]
+        prefix, suffix = (tuple(json.loads(stored.facts[name])) for name in ("prefix", "suffix"))
+        fit = ids.size == offsets[-1]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):  # forged, since the checksums fit
+        fit = False
+    if not fit:
+        raise DataError("the cached tokens are damaged", path=stored.path, hint="Delete the file; it will be rebuilt.")
+    return TokenArray(ids, offsets, prefix, suffix)
 
 
 def _key(texts: Sequence[str], plain: PlainTokenizer) -> str:

@@ -1,4 +1,4 @@
-"""Texts whose labels are to be found: from any table, or line by line."""
+"""Unlabelled texts, for prediction: the rows of any table, or the lines of a file or stream."""
 
 import json
 import warnings
@@ -6,28 +6,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from abalone.data.badrows import HINT
-from abalone.data.columns import TEXT_NAMES, TextColumns, named_column, plain_name, text_columns, usual_text
-from abalone.data.files import data_format, known_encoding, matching_files, open_text, refuse_spreadsheet
-from abalone.data.identified import NoTextError, identified_text
-from abalone.data.sources import open_path
-from abalone.data.tables import BadRow, UndecodableError, refuse_undecodable
+from abalone.data.bad_rows import usable
+from abalone.data.rows import (
+    TEXT_NAMES,
+    Columns,
+    Row,
+    TextColumns,
+    named_column,
+    plain_name,
+    read_row,
+    read_rows,
+    text_columns,
+    usual_text,
+)
+from abalone.data.sources import data_format, matching_files, open_path, refuse_spreadsheet
+from abalone.data.streams import known_encoding, open_text
+from abalone.data.tables import BadRow, Record, undecodable
 from abalone.files.errors import DataError
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 
 USUAL = TextColumns()  # with the usual names
-
-Found = str | DataError
-"""The text of a row, or why it has none."""
-
-
-def read_texts(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[str]:
-    """The texts of a table of any format `load_corpus` reads, or else the lines of a file, one after the other.
-
-    With a column of ids they are `Identified`.
-    """
-    return usable(read_rows(path, columns, encoding))
 
 
 def require_file(path: Path) -> None:
@@ -36,8 +35,8 @@ def require_file(path: Path) -> None:
         raise DataError("there is no such file", path=path)
 
 
-def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[Found]:
-    """As `read_texts`, with an error in the place of a row that has no text."""
+def read_unlabelled(path: Path, columns: TextColumns = USUAL, encoding: str | None = None) -> Iterator[Row | BadRow]:
+    """Read the rows of a table of any format `load_corpus` reads, or else the lines of a file, one after the other."""
     require_file(path)
     if not path.is_dir() and data_format(path) is None:  # a pipe such as /dev/stdin is no regular file either
         refuse_spreadsheet(path)
@@ -50,104 +49,83 @@ def read_rows(path: Path, columns: TextColumns = USUAL, encoding: str | None = N
             continue  # empty, as a split may be
         text = text_columns(table, columns.found_in(table.columns))
         _tell_of_missing(columns, text, table.name)
-        ids = None if columns.ids is None else named_column(table, columns.ids, "id_column")
-        for row in table.rows(text if ids is None else {*text, ids}):
-            if isinstance(row, BadRow):
-                yield DataError(row.reason, path=table.name, line=row.line, hint=row.hint or HINT)
-                continue
-            try:
-                yield identified_text(row.values, text, ids)
-            except ValueError as error:
-                yield _unusable(error, table.name, row.line)
+        row_id = None if columns.id is None else named_column(table, columns.id, "id_column")
+        yield from read_rows(table, Columns(text, id=row_id))
 
 
 def rows_of_lines(
     blocks: Iterable[Iterable[str]], name: str | Path, columns: TextColumns = USUAL, encoding: str | None = None
-) -> Iterator[list[Found]]:
-    """The texts of lines, block after block as they come, with an error in the place of a line that has none.
+) -> Iterator[list[Row | BadRow]]:
+    """Read the rows of lines, block after block as they come.
 
     Empty lines at the end are none. Elsewhere a text is missing, and an answer to nothing would hide that.
 
     Args:
         blocks: of lines, with or without their line breaks.
         name: what messages call them.
-        columns: the fields of a JSON object; where one of them is for ids, a line that is no object is an error.
+        columns: the fields of a JSON object; where one of them is for ids, a line that is no object is a bad row.
         encoding: that they were decoded from, for messages.
     """
     number = 0
-    empty: list[DataError] = []
+    empty: list[BadRow] = []
     for lines in blocks:
-        found: list[Found] = []
+        rows: list[Row | BadRow] = []
         for number, line in enumerate(lines, start=number + 1):  # noqa: B020 - goes on where the last block ended
             if not line.strip():
-                empty.append(DataError("the line is empty", path=name, line=number, hint=HINT))
+                empty.append(BadRow(name, number, "the line is empty"))
                 continue
-            found += empty
+            rows += empty
             empty.clear()
-            try:
-                refuse_undecodable(line, encoding)
-                found.append(text_of_line(line.rstrip("\r\n"), columns))
-            except ValueError as error:
-                found.append(_unusable(error, name, number))
-        yield found
+            if found := undecodable(line, encoding):
+                reason, hint = found
+                rows.append(BadRow(name, number, reason, line, hint))
+            else:
+                rows.append(row_of_line(line.rstrip("\r\n"), columns, name, number))
+        yield rows
 
 
-def _unusable(error: ValueError, name: str | Path, line: int) -> DataError:
-    hint = error.hint if isinstance(error, UndecodableError) else HINT
-    row_id = error.row_id if isinstance(error, NoTextError) else None
-    return DataError(str(error), path=name, line=line, hint=hint, row_id=row_id)
+def row_of_line(line: str, columns: TextColumns = USUAL, name: str | Path = "", number: int = 1) -> Row | BadRow:
+    """Read a line: a text, or a JSON object with a text under a usual name.
 
-
-def usable(rows: Iterable[Found]) -> Iterator[str]:
-    """The texts of rows, up to the first that has none, whose error is raised."""
-    for row in rows:
-        if isinstance(row, DataError):
-            raise row
-        yield row
+    Args:
+        line: without the line break.
+        columns: the fields of a JSON object to join instead, and that of its id.
+        name: what messages call the lines.
+        number: of the line among them.
+    """
+    values = _object(line)
+    if values is None:
+        if columns.id is None:
+            return Row(line)
+        reason = f"a line of plain text has no id: expected a JSON object with a field {columns.id!r}"
+        return BadRow(name, number, reason, line)
+    text = columns.found_in(tuple(values))
+    if text is None:
+        usual = usual_text(tuple(values))
+        if usual is None:
+            reason = (
+                f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
+                f"found {', '.join(values) or 'none'}): name it with text_column="
+            )
+            return BadRow(name, number, reason, line)
+        text = (usual,)
+        _tell_of_missing(columns, text, "a JSON object")
+    return read_row(Record(number, values, line), Columns(text, id=columns.id), name)
 
 
 def count_texts(
     path: Path, columns: TextColumns = USUAL, encoding: str | None = None, *, skipping: bool = False
 ) -> int | None:
-    """How many texts a file has; `None` where to count them is not quick.
+    """Return how many texts a file has; `None` where to count them is not quick.
 
-    Raises for the first row without a text, unless it is `skipping` such rows: now, rather than after the answers to
-    all before it. Answering takes a hundred times as long as reading; of a large file, even that is a while without an
-    answer.
+    Raises for the first bad row, unless it is `skipping` such rows: now, rather than after the answers to all before
+    it. Answering takes a hundred times as long as reading; of a large file, even that is a while without an answer.
     """
     redirected = path.is_relative_to("/dev")  # such as /dev/stdin: some systems read on where they stopped
     if not path.is_file() or redirected or path.stat().st_size > QUICK:
         return None
-    rows = read_rows(path, columns, encoding)
-    return sum(isinstance(row, str) for row in (rows if skipping else usable(rows)))
-
-
-def text_of_line(line: str, columns: TextColumns = USUAL) -> str:
-    """A line is a text, or a JSON object with a text under a usual name.
-
-    Args:
-        line: without the line break.
-        columns: the fields of a JSON object to join instead, and that of its id, which the text then carries.
-
-    Raises:
-        ValueError: a JSON object has no text, or half a character in it, or no id.
-    """
-    values = _object(line)
-    if values is None:
-        if columns.ids is not None:
-            raise ValueError(f"a line of plain text has no id: expected a JSON object with a field {columns.ids!r}")
-        return line
-    text = columns.found_in(tuple(values))
-    if text is None:
-        usual = usual_text(tuple(values))
-        if usual is None:
-            raise ValueError(
-                f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
-                f"found {', '.join(values) or 'none'}): name it with text_column="
-            )
-        text = (usual,)
-        _tell_of_missing(columns, text, "a JSON object")
-    return identified_text(values, text, columns.ids)
+    rows = read_unlabelled(path, columns, encoding)
+    return sum(isinstance(row, Row) for row in (rows if skipping else usable(rows)))
 
 
 def _tell_of_missing(columns: TextColumns, text: Sequence[str], where: str | Path) -> None:

@@ -16,7 +16,7 @@ from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray
 from abalone.encoder.packed import Packed
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.files.scratch import array_of, scratch_array
+from abalone.files.cache import array_of, scratch_array
 from abalone.progress import advance, overall, track
 from abalone.ranks import ALONE, Ranks
 

@@ -20,14 +20,14 @@ from safetensors.numpy import save as save_tensors
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
-from abalone.data.texts import take
+from abalone.data.store import take
 from abalone.evaluation import blocks
 from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.checks import Labels, read_labels
 from abalone.evaluation.platt import Link
 from abalone.evaluation.term_counts import TermCounts
 from abalone.evaluation.tfidf import Tfidf
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.files.errors import readable
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"

@@ -1,1 +1,1 @@
-"""Files of our own: whole or absent, locked while they are written, checked when they are read."""
+"""Files: atomic writes, locks, the cache folder, checksums, checks of stored JSON."""

@@ -1,37 +1,31 @@
-"""Where ABALONE keeps what it can make again, and how things come into being there: whole, or not at all."""
+"""Files that can be made again: entries of the cache folder and their keys, and scratch arrays."""
 
 import hashlib
 import os
 import re
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
-from abalone.files.locks import remove_unless_in_use
-from abalone.files.partial import (
-    DAY,
-    as_umask_says,
-    named_if_full,
-    partial_file,
-    partial_folder,
-    sync,
-    sync_tree,
-)
+import numpy as np
+
+from abalone.files.atomic import DAY, remove_unless_in_use
 
 KEPT = 30 * DAY  # seconds without use
 ENTRY = re.compile(r"[0-9a-f]{16,64}(\.\w+)?")  # names that keys give; nothing else is ours to remove
+IN_MEMORY = 2**30  # bytes; a larger scratch array lies in a file
 
 
 def cache_dir() -> Path:
-    """The cache folder: the environment variable `ABALONE_CACHE`, else `~/.cache/abalone`."""
+    """Return the cache folder: the environment variable `ABALONE_CACHE`, else `~/.cache/abalone`."""
     configured = os.environ.get("ABALONE_CACHE")
     return Path(configured).expanduser() if configured else Path.home() / ".cache" / "abalone"
 
 
 def cache_entry(kind: str, name: str) -> Path:
-    """Where something lies in the cache, marked as used now; if it is not there, the caller makes it.
+    """Return where something lies in the cache, marked as used now; if it is not there, the caller makes it.
 
     Before that, what nobody has asked for in 30 days is removed from the same folder, or it would grow for ever. A
     folder that a process has locked stays, however old its files look: a run may have been suspended, or the clock
@@ -61,58 +55,33 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _last_use(path: Path) -> float:
-    """When an entry was asked for, or something was written in it: a run may train for longer than entries are kept."""
+    """Return when an entry was last asked for or written to: a run may train for longer than entries are kept."""
     return max(used.stat().st_mtime for used in (path, *path.glob("*")))
 
 
-@contextmanager
-def written_whole(path: Path, *, keep_as: Path | None = None) -> Iterator[BinaryIO]:
-    """Open `path` for writing so that others see all of it or nothing, even after a crash or a full disk.
-
-    The bytes go to a temporary name in the same folder, which takes the place of `path` once they are on
-    the disk. Two processes may write the same path at once: each writes its own file and the last one stays.
-
-    Args:
-        path: the file.
-        keep_as: what was at `path` before gets this name, in the moment in which the new one takes its place.
-    """
-    with named_if_full(path), partial_file(path) as (partial, file):
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        if os.name == "nt":
-            file.close()  # or it cannot be renamed; elsewhere its lock must last until then
-        if keep_as is not None and path.exists():
-            path.replace(keep_as)
-        partial.replace(path)
-        sync(path.parent)
-
-
-def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return `folder`, filled by `build` if it does not exist yet.
-
-    `build` works in a folder of its own that takes the name only when it is whole. Of several processes
-    that build at once the first to finish wins, and the others use what it made.
-    """
-    if folder.exists():
-        return folder
-    with partial_folder(folder) as partial:
-        try:
-            build(partial)
-            as_umask_says(partial)
-            sync_tree(partial)
-            partial.rename(folder)
-            sync(folder.parent)
-        except OSError:
-            if not folder.exists():
-                raise
-    return folder
-
-
 def source_key(files: Iterable[Path], preparation: str) -> str:
-    """A name for what `preparation` makes of `files`, as long as their names, sizes and times stay the same."""
+    """Return a name for what `preparation` makes of `files`, as long as their names, sizes and times stay the same."""
     digest = hashlib.sha256(preparation.encode())
     for file in files:
         status = file.stat()
         digest.update(f"\0{file.name}\0{status.st_size}\0{status.st_mtime_ns}".encode())
     return digest.hexdigest()[:32]
+
+
+def scratch_array(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Return an array of zeros in a temporary file without a name, mapped into memory; it is gone with the process.
+
+    It may be larger than memory: the system writes out what it must, to where `TMPDIR` says.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    with tempfile.TemporaryFile() as file:  # the mapping keeps it until the array is gone
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and not a crash in the middle
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+        return np.memmap(file, dtype, "w+", shape=shape)
+
+
+def array_of(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Return an array to be filled: in memory, or a scratch array where it is large."""
+    if int(np.prod(shape)) * np.dtype(dtype).itemsize <= IN_MEMORY:
+        return np.empty(shape, dtype)
+    return scratch_array(shape, dtype)

@@ -1,4 +1,4 @@
-"""The one error of the data layer: what is wrong, where, and what to do about it."""
+"""Errors that name a file: what is wrong, where, and what to do; and text of files made fit to print."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,6 @@ class DataError(ValueError):
         path: of the file.
         line: in it.
         hint: what to do.
-        row_id: of the row, where rows have ids: for whoever answers row by row.
     """
 
     def __init__(
@@ -28,9 +27,8 @@ class DataError(ValueError):
         path: str | Path | None = None,
         line: int | None = None,
         hint: str | None = None,
-        row_id: str | int | None = None,
     ) -> None:
-        self.reason, self.path, self.line, self.hint, self.row_id = reason, path, line, hint, row_id
+        self.reason, self.path, self.line, self.hint = reason, path, line, hint
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(readable(where) + readable(reason) + (f"\n  {readable(hint)}" if hint else ""))
 

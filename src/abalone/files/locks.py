@@ -1,12 +1,13 @@
-"""One process at a time in a folder."""
+"""Locks on files and folders, which end with the process that has them.
+
+They lie on the files and folders themselves (`flock`). The package filelock locks a file beside them, which would have
+to be cleared away after a dead writer like what it guards; it locks no folders, and leaves its file behind.
+"""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from abalone.files.partial import abandoned, lock
 
 LOCK = ".lock"
 
@@ -46,13 +47,34 @@ def alone_in(folder: Path) -> Iterator[None]:
                             path.unlink()
 
 
-def remove_unless_in_use(folder: Path) -> None:
-    """Remove a folder, if it is there; one that another process is using stays."""
-    if folder.is_dir():
-        with suppress(InUseError):
-            with alone_in(folder):
-                leaving = abandoned(folder)
-            shutil.rmtree(leaving, ignore_errors=True)  # now that its lock is closed: some file systems mind
+@contextmanager
+def opened(path: Path) -> Iterator[int | None]:
+    """Open a file or folder and return its descriptor; None on Windows, which does not open folders."""
+    descriptor = None if os.name == "nt" else os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lock(descriptor: int | None) -> bool:
+    """Lock a file or folder for this process; return False where there are no locks.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    if descriptor is None:
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def _is_at(path: Path, opened: int) -> bool:

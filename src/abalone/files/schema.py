@@ -1,4 +1,4 @@
-"""Stored JSON, held against the shape that its readers rely on: a file may have been edited, or damaged."""
+"""JSON schemas: stored JSON checked against the shape that its readers rely on."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ LARGEST = 1e15  # beyond it a number is damage, and could not be computed with
 
 
 def misfit(value: Any, shape: Shape, place: str = "it") -> str | None:
-    """What is wrong with `value`, for a message; None where it fits.
+    """Return what is wrong with `value`, for a message; None where it fits.
 
     Example:
         >>> misfit({"seconds": "5", "date": "today"}, {"seconds": NUMBER, "date": str})

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from abalone.data.rows import Row
 from abalone.evaluation.blocks import EVERY, Scores, row_blocks
 from abalone.evaluation.decision import Decision
 from abalone.files.errors import DataError
@@ -30,14 +31,14 @@ class Wanted:
     top: int | None = None
 
 
-def windows(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists that fit in memory, in order; those before one that cannot be read are still given."""
-    window: list[str] = []
+def windows(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows of texts in lists that fit in memory, in order; those before one that cannot be read are still given."""
+    window: list[Row] = []
     characters = 0
     try:
-        for text in texts:
-            window.append(text)
-            characters += len(text)
+        for row in rows:
+            window.append(row)
+            characters += len(row.text)
             if len(window) == WINDOW_TEXTS or characters >= WINDOW_CHARACTERS:
                 yield window
                 window, characters = [], 0

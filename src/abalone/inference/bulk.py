@@ -7,8 +7,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.files import sha256
-from abalone.data.identified import with_ids
+from abalone.data.rows import Row, with_ids
+from abalone.files.checksums import sha256
 from abalone.files.locks import alone_in
 from abalone.inference.answers import Wanted, answers, windows
 from abalone.inference.part_files import Form
@@ -24,7 +24,7 @@ PART_SIZE = 10_000  # texts; what a killed run has to do again at most
 
 def predict_in_parts(
     classifier: "Classifier",
-    texts: Iterable[str],
+    texts: Iterable[str | Row],
     folder: str | Path,
     *,
     wanted: Wanted | None = None,
@@ -42,8 +42,8 @@ def predict_in_parts(
 
     Args:
         classifier: a `Predictor` or an `OnnxModel`.
-        texts: read as they are needed; about a window of some thousand is in memory. Answers to those that are
-            `Identified` have their `id`.
+        texts: read as they are needed; about a window of some thousand is in memory. The answer to a
+            `Row` has the id of the row, if there is one.
         folder: where the parts go; new, empty, or with `resume` the same as before. It is locked until all is
             answered: a second process is refused with an `InUseError`.
         wanted: what an answer tells.
@@ -62,7 +62,8 @@ def predict_in_parts(
         raise ValueError(f"part_size must be at least 1, got {part_size}")
     wanted = wanted or Wanted()
     options = {"probabilities": wanted.probabilities, "top": wanted.top, "part_size": part_size}
-    place, rest = Path(folder), iter(texts)
+    rows = (Row(text) if isinstance(text, str) else text for text in texts)
+    place, rest = Path(folder), iter(rows)
     begun: list[Parts] = []  # one, in the process that writes
     with ExitStack() as held:
 
@@ -84,7 +85,7 @@ def predict_in_parts(
                 for window in windows(chain([first], islice(unanswered, part_size - 1))):
                     bar.reach(answered)
                     answered += len(window)
-                    scores = classifier.scores(window)
+                    scores = classifier.scores([row.text for row in window])
                     if write is not None:
                         given = answers(scores, classifier.decision, classifier.label_names, wanted)
                         write(window, list(with_ids(window, given)))
@@ -93,16 +94,16 @@ def predict_in_parts(
     return answered
 
 
-def _beyond(rest: Iterator[str], parts: Parts, part_size: int) -> Iterator[str]:
+def _beyond(rest: Iterator[Row], parts: Parts, part_size: int) -> Iterator[Row]:
     """The texts after those that are answered, of which there may be none if the parts say that they are all."""
     ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
-    for text in rest:
+    for row in rest:
         if ended:
             raise ValueError(
                 f"{parts.folder} holds answers to other texts: it ends after {parts.documents:,}, and here are more. "
                 "Give the texts it was started with, or another folder"
             )
-        yield text
+        yield row
 
 
 def model_checksum(model: Path) -> str:

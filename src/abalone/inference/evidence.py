@@ -15,8 +15,9 @@ from scipy.sparse import csr_array
 
 from abalone.data.corpus import Corpus
 from abalone.data.in_memory import label_lists
-from abalone.files.cache import cache_entry, source_key, written_whole
-from abalone.files.digest import add_texts
+from abalone.files.atomic import written_whole
+from abalone.files.cache import cache_entry, source_key
+from abalone.files.checksums import add_texts
 
 FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
 CHECKSUM_BYTES = 4  # at the end of the file

@@ -17,7 +17,7 @@ from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.extras import install_hint
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.inference.int8 import in_8_bits, saturating
 from abalone.inference.onnx_checksum import with_checksum
 from abalone.inference.onnx_graph import Network, graph_of, no_graph

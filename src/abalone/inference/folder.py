@@ -18,8 +18,8 @@ from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.files.atomic import named_if_full, partial_folder, put_back, take_place
 from abalone.files.errors import readable
-from abalone.files.partial import named_if_full, partial_folder, put_back, take_place
 from abalone.files.schema import NUMBER, misfit
 from abalone.inference.about import ABOUT, require_model_folder
 from abalone.inference.card import model_card

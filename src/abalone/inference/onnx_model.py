@@ -20,9 +20,9 @@ from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.files.cache import array_of
 from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
-from abalone.files.scratch import array_of
 from abalone.inference.onnx_checksum import PROMISE, has_checksum, refuse_lost
 from abalone.inference.onnx_neighbours import StoredNeighbours
 from abalone.inference.onnx_session import has_8_bit_products, open_session, processor_saturates

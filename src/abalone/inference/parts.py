@@ -10,20 +10,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from abalone.data.files import sha256
-from abalone.data.identified import and_their_ids
-from abalone.files.cache import written_whole
-from abalone.files.digest import add_texts
+from abalone.data.rows import Row, texts_and_ids
+from abalone.files.atomic import remove_abandoned, written_whole
+from abalone.files.checksums import add_texts, sha256
 from abalone.files.errors import readable
 from abalone.files.locks import LOCK
-from abalone.files.partial import remove_abandoned
 from abalone.inference.answers import Answer
 from abalone.inference.part_files import Form, open_writer, require
 
 MANIFEST = "manifest.json"
 FORMAT = "abalone-predictions-1"
 
-Write = Callable[[list[str], list[Answer]], None]
+Write = Callable[[list[Row], list[Answer]], None]
 """Takes some texts and their answers."""
 
 
@@ -85,10 +83,10 @@ class Parts:
         """How many are answered."""
         return sum(part.documents for part in self.done)
 
-    def pass_over(self, texts: Iterator[str]) -> None:
+    def pass_over(self, rows: Iterator[Row]) -> None:
         """Take the texts that are answered off the front, and see that they are the ones."""
         for part in self.done:
-            if checksum(islice(texts, part.documents)) != part.texts:
+            if checksum(islice(rows, part.documents)) != part.texts:
                 raise ValueError(
                     f"{self.folder} holds answers to other texts than these: {part.name} differs. "
                     "Give the texts it was started with, or another folder"
@@ -102,10 +100,10 @@ class Parts:
         with written_whole(path) as file:
             writer = open_writer(file, self.form)
 
-            def write(texts: list[str], answers: list[Answer]) -> None:
+            def write(rows: list[Row], answers: list[Answer]) -> None:
                 nonlocal documents
                 documents += len(answers)
-                add_texts(digest, and_their_ids(texts))
+                add_texts(digest, texts_and_ids(rows))
                 writer.write(answers)
 
             yield write
@@ -152,10 +150,10 @@ class Parts:
             file.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode())
 
 
-def checksum(texts: Iterable[str]) -> str:
+def checksum(rows: Iterable[Row]) -> str:
     """Of some texts in order, and of their ids."""
     digest = hashlib.sha256()
-    add_texts(digest, and_their_ids(texts))
+    add_texts(digest, texts_and_ids(rows))
     return digest.hexdigest()
 
 

@@ -16,7 +16,7 @@ from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.out_of_fold import OutOfFold
-from abalone.files.scratch import array_of
+from abalone.files.cache import array_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

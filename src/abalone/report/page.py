@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.report.payload import report_payload
 from abalone.report.runs import Documents, ReportedRun, run_of
 

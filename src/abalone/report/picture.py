@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abalone.extras import install_hint
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:

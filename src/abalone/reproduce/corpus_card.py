@@ -11,7 +11,7 @@ import numpy as np
 from abalone.config import Config
 from abalone.data.corpus import Corpus, CorpusStats
 from abalone.evaluation.diagnostics import positives_in_epoch
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 from abalone.reproduce.fingerprints import corpus_fingerprint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abalone.data.corpus import Corpus
-from abalone.files.digest import add_texts
+from abalone.files.checksums import add_texts
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal
 
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 from abalone.reproduce.latex import escaped
 
 MISSING = "–"

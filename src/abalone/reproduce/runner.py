@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from abalone.data.corpus import Corpus
-from abalone.files.partial import remove_folder
+from abalone.files.atomic import remove_folder
 from abalone.reproduce.grid import Run, Scored
 from abalone.reproduce.results import Record, Results
 from abalone.reproduce.rows import ROWS

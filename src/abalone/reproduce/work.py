@@ -19,7 +19,8 @@ from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
-from abalone.files.cache import build_once, cache_entry
+from abalone.files.atomic import build_once
+from abalone.files.cache import cache_entry
 from abalone.reproduce.corpus_card import plain
 from abalone.reproduce.grid import Run
 from abalone.reproduce.identity import portable, short_name

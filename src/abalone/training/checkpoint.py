@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from abalone.files.cache import written_whole
+from abalone.files.atomic import written_whole
 
 # Any byte that flips, and any cut, changes it; at 4 GB/s it costs little beside the disk.
 NO_CHECKSUM = f"{0:08x}"

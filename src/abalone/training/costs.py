@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from abalone.data.corpus import Corpus
-from abalone.data.texts import take
+from abalone.data.store import take
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.mixing import ENOUGH

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from abalone.files.partial import PARTIAL
+from abalone.files.atomic import PARTIAL
 from abalone.training.checkpoint import DamagedError, check_tensors, load_tensors, save_tensors
 from abalone.training.snapshot import Snapshot
 

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, vstack
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
-from abalone.data.texts import join
+from abalone.data.store import join
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from abalone.config import NO_ENCODER, Config
-from abalone.data.assemble import listed
 from abalone.data.corpus import Corpus, Split
+from abalone.data.notes import listed
 from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision

@@ -16,10 +16,9 @@ from torch import Tensor
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.corpus import Corpus
 from abalone.encoder.feed import Feed
-from abalone.files.cache import written_whole
-from abalone.files.digest import add_texts
+from abalone.files.atomic import PARTIAL, remove_abandoned, remove_folder, sync, written_whole
+from abalone.files.checksums import add_texts
 from abalone.files.locks import LOCK
-from abalone.files.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.ranks import ALONE, Ranks
 from abalone.training.engine import Plan, Standing
 from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else

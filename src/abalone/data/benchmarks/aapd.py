@@ -3,13 +3,13 @@
 from itertools import compress, zip_longest
 from pathlib import Path
 
-from abalone.data.assemble import build_corpus, uncarried_notes
-from abalone.data.benchmarks.release import Release, find_file, read_lines, read_rows, with_gaps_noted
-from abalone.data.columns import indicator
-from abalone.data.corpus import SPLITS, Corpus
+from abalone.data.benchmarks.release import Release, exact_split, find_file, read_lines, read_records, with_gaps_noted
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.data.files import data_format
-from abalone.data.split import exact_split
+from abalone.data.notes import uncarried_notes
+from abalone.data.rows import indicator
+from abalone.data.sources import data_format
+from abalone.data.split import SPLITS
 from abalone.data.tables import CsvTable
 from abalone.files.errors import DataError
 
@@ -28,7 +28,7 @@ HEDWIG_PARTS = (("train",), ("dev", "validation"), ("test",))  # some copies of 
 
 
 def load(path: Path | None = None) -> Corpus:
-    """AAPD from the folder of its files (SGM, hedwig or CSV), or from one CSV file."""
+    """Read AAPD from the folder of its files (SGM, hedwig or CSV), or from one CSV file."""
     place = RELEASE.place(path)
     documents, form = _read(place)
     names, labels = documents.label_matrix()
@@ -46,13 +46,13 @@ def load(path: Path | None = None) -> Corpus:
             seed=SEED,
             path=str(place),
         ),
-        notes=[*documents.notes, *uncarried_notes(documents, names)],
+        notes=[*documents.notes, *uncarried_notes(documents.offered, names)],
     )
     return with_gaps_noted(corpus)
 
 
 def _read(place: Path) -> tuple[Documents, str]:
-    """The documents of all files, pooled, and the form they were found in."""
+    """Read the documents of all files, pooled; return the form they were found in too."""
     if find_file(place, "text_train"):
         return _read_sgm(place), "SGM"
     if find_file(place, "aapd_train.tsv"):
@@ -64,7 +64,7 @@ def _read(place: Path) -> tuple[Documents, str]:
 
 
 def _read_sgm(folder: Path) -> Documents:
-    """`text_train` and `label_train` (and so on): a document a line, labels separated by spaces."""
+    """Read `text_train` and `label_train` (and so on): a document a line, labels separated by spaces."""
     documents = Documents()
     for part in ("train", "val", "test"):
         texts, labels = _find(folder, f"text_{part}"), _find(folder, f"label_{part}")
@@ -78,7 +78,7 @@ def _read_sgm(folder: Path) -> Documents:
 
 
 def _read_hedwig(folder: Path) -> Documents:
-    """`aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
+    """Read `aapd_train.tsv` (and so on): a string of bits, a tab, the text. The bits come without names."""
     documents = Documents(notes=["The bit strings come without label names: the labels are named by their position."])
     for part in HEDWIG_PARTS:
         file = _find(folder, *(f"aapd_{name}.tsv" for name in part))
@@ -95,7 +95,7 @@ def _read_hedwig(folder: Path) -> Documents:
 
 
 def _read_csv(files: list[Path]) -> Documents:
-    """A header with a column `abstract`, then one 0/1 column per label; columns before it are not read."""
+    """Read a column `abstract` and then one 0/1 column per label; columns before it are not read."""
     documents = Documents()
     header = CsvTable(files[0]).columns
     if "abstract" not in header:
@@ -105,11 +105,11 @@ def _read_csv(files: list[Path]) -> Documents:
         table = CsvTable(file)
         if table.columns != header:
             raise DataError(f"not the columns of {files[0].name}", path=file, line=1)
-        for row in read_rows(table):
-            bits = [indicator(row.values[name]) for name in names]
+        for record in read_records(table):
+            bits = [indicator(record.values[name]) for name in names]
             if None in bits:
-                raise DataError(f"not an abstract and then {len(names)} values of 0 or 1", path=file, line=row.line)
-            documents.add(str(row.values["abstract"]).strip(), compress(names, bits))
+                raise DataError(f"not an abstract and then {len(names)} values of 0 or 1", path=file, line=record.line)
+            documents.add(str(record.values["abstract"]).strip(), compress(names, bits))
     documents.offered = names
     if unread:
         documents.notes.append(f"Columns not read: {', '.join(map(repr, unread))}.")
@@ -117,7 +117,7 @@ def _read_csv(files: list[Path]) -> Documents:
 
 
 def _find(folder: Path, *names: str) -> Path:
-    """The one of these files that there is."""
+    """Return the one of these files that there is."""
     file = next(filter(None, (find_file(folder, name) for name in names)), None)
     if file is None:
         raise RELEASE.missing(folder, f"missing: {names[0]}")

@@ -6,9 +6,8 @@ It has AAPD's size and shape but other papers (2007–2026): its figures are not
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
-from abalone.data.corpus import Corpus
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
 from abalone.files.errors import DataError
 
@@ -25,14 +24,14 @@ PREPARATION = "the text is the abstract alone, without the title"
 
 
 def load(path: Path | None = None) -> Corpus:
-    """The whole of arxiv54 from the folder of its three files, plain or compressed."""
+    """Read the whole of arxiv54 from the folder of its three files, plain or compressed."""
     folder = RELEASE.place(path)
     provenance = RELEASE.provenance(preparation=PREPARATION, split="the published one")
     return _read(folder, "arxiv54", provenance)
 
 
 def load_sample(path: Path | None = None) -> Corpus:
-    """The bundled sample of arxiv54, in which every label keeps enough documents to be learnt."""
+    """Read the bundled sample of arxiv54, in which every label keeps enough documents to be learnt."""
     if path is not None:
         raise DataError("arxiv-sample comes with the package and takes no path", path=path, hint="Use 'arxiv'.")
     provenance = RELEASE.provenance(

@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from abalone.data.archives import read_tar
-from abalone.data.assemble import build_corpus
-from abalone.data.benchmarks.release import Release, with_gaps_noted
-from abalone.data.corpus import Corpus
+from abalone.data.benchmarks.release import Release, exact_split, with_gaps_noted
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.data.split import exact_split
+from abalone.data.streams import read_tar
 from abalone.files.errors import DataError
 
 RELEASE = Release(
@@ -51,7 +49,7 @@ class Story(NamedTuple):
 
 
 def load(path: Path | None = None) -> Corpus:
-    """ModApte from the 22 SGML files in a folder, or from the tar archive, which is not unpacked.
+    """Read ModApte from the 22 SGML files in a folder, or from the tar archive, which is not unpacked.
 
     7,770 training and 3,019 test documents; a stratified tenth of the training documents is the validation
     split, as the published split has none.
@@ -99,7 +97,7 @@ def load(path: Path | None = None) -> Corpus:
 
 
 def read_stories(content: str, file: str | Path) -> Iterator[Story]:
-    """The stories of one SGML file; `file` is named where the content is damaged."""
+    """Read the stories of one SGML file; `file` is named where the content is damaged."""
     end = 0
     for record in elements(content, "REUTERS"):
         attributes = dict(ATTRIBUTE.findall(record.attributes))
@@ -122,7 +120,7 @@ def read_stories(content: str, file: str | Path) -> Iterator[Story]:
 
 
 def elements(content: str, tag: str) -> Iterator[Element]:
-    """The elements of that name, one after the other.
+    """Yield the elements of that name, one after the other.
 
     Looking forward only: a pattern would look through to the end again from every tag that is never closed.
     """
@@ -140,12 +138,12 @@ def elements(content: str, tag: str) -> Iterator[Element]:
 
 
 def first(content: str, tag: str) -> Element | None:
-    """The first element of that name, if there is one."""
+    """Return the first element of that name, if there is one."""
     return next(elements(content, tag), None)
 
 
 def story_text(attributes: str, content: str) -> str:
-    """Title and body of a `<TEXT>`; a BRIEF has no body, an UNPROC no structure at all."""
+    """Return title and body of a `<TEXT>`; a BRIEF has no body, an UNPROC no structure at all."""
     if 'TYPE="UNPROC"' in attributes:
         return decode(content).strip()
     parts = (first(content, tag) for tag in ("TITLE", "BODY"))
@@ -158,7 +156,7 @@ def decode(text: str) -> str:
 
 
 def _character(number: int) -> str:
-    """The character of that number; the replacement character where there is none."""
+    """Return the character of that number; the replacement character where there is none."""
     return chr(number) if number < 0xD800 or 0xDFFF < number <= 0x10FFFF else "\ufffd"
 
 
@@ -170,7 +168,7 @@ def _damaged(content: str, position: int, attributes: str, file: str | Path) -> 
 
 
 def _with_topics_of_both(modapte: Documents) -> Documents:
-    """The documents with a topic that training and test both have, and those of their topics alone."""
+    """Return the documents with a topic that training and test both have, and those of their topics alone."""
     found: dict[str | None, set[str]] = {split: set() for split in SPLIT_OF.values()}
     for split, topics in zip(modapte.splits, modapte.labels, strict=True):
         found[split].update(topics)
@@ -183,7 +181,7 @@ def _with_topics_of_both(modapte: Documents) -> Documents:
 
 
 def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:
-    """Name and content of the 22 files, in order."""
+    """Yield name and content of the 22 files, in order."""
     if place.is_dir() and (place / SGML[0]).exists():
         if absent := [name for name in SGML if not (place / name).is_file()]:
             raise RELEASE.missing(place, f"missing: {', '.join(absent)}")

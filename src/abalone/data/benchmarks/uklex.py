@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from abalone.data.assemble import build_corpus
 from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
-from abalone.data.corpus import Corpus
+from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
 from abalone.files.errors import DataError
 
@@ -21,7 +20,7 @@ SPLIT_OF = {"train": "train", "dev": "validation", "test": "test"}
 
 
 def load(path: Path | None = None) -> Corpus:
-    """UK-LEX from `uk-lex69.jsonl` or `uk-lex18.jsonl`, given as the file or as its folder."""
+    """Read UK-LEX from `uk-lex69.jsonl` or `uk-lex18.jsonl`, given as the file or as its folder."""
     file = _find(RELEASE.place(path))
     documents = Documents()
     for line, record in read_jsonl(file, FIELDS):

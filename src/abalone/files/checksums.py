@@ -1,11 +1,24 @@
-"""Hashes of texts, by which caches, runs and resumed work know whether they are the same."""
+"""Checksums of files and of texts."""
 
+import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol
+
+from abalone.files.errors import DataError
+
+
+def sha256(path: Path) -> str:
+    """Return the checksum of a file as it lies on disk."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
 class Digest(Protocol):
-    """What `hashlib` makes."""
+    """A hash object of `hashlib`."""
 
     def update(self, content: bytes, /) -> object:
         """Take more bytes in."""

@@ -1,7 +1,7 @@
 import numpy as np
 
-from abalone.files import scratch
-from abalone.files.scratch import array_of, scratch_array
+from abalone.files import cache
+from abalone.files.cache import array_of, scratch_array
 
 
 def test_large_arrays_lie_in_a_file_without_a_name(tmp_path, monkeypatch):
@@ -16,5 +16,5 @@ def test_large_arrays_lie_in_a_file_without_a_name(tmp_path, monkeypatch):
 
 def test_only_what_is_large_does(monkeypatch):
     assert not isinstance(array_of((3, 4), np.float32), np.memmap)
-    monkeypatch.setattr(scratch, "IN_MEMORY", 47)
+    monkeypatch.setattr(cache, "IN_MEMORY", 47)
     assert isinstance(array_of((3, 4), np.float32), np.memmap)

@@ -1,13 +1,13 @@
 """A stray quote costs its own row and no other, and honest text of many lines stays one text."""
 
 import json
+from pathlib import Path
 
 import pytest
 from handmade import write
 
 from abalone import load_corpus
-from abalone.data.csv_records import SWALLOWED, BrokenRecord, Record, csv_records
-from abalone.data.tables import BadRow, CsvTable
+from abalone.data.tables import SWALLOWED, BadRow, CsvRow, CsvTable, csv_rows
 from abalone.files.errors import DataError
 
 PROSE = [
@@ -20,7 +20,7 @@ def rows(number, first=0):
 
 
 def read(content):
-    return list(csv_records(iter(content), ","))
+    return list(csv_rows(iter(content), ",", Path("a.csv")))
 
 
 def test_stray_quote_costs_its_own_row_alone(tmp_path):
@@ -41,7 +41,7 @@ def test_stray_quote_costs_its_own_row_alone(tmp_path):
 def test_rows_between_a_stray_quote_and_the_next_quote_are_read(opening, end):
     """Also where the next quote happens to end the text: then there was no error at all."""
     found = read(["text,labels\n", *rows(10), opening, *rows(200), *end, *rows(5)])
-    (broken,) = [record for record in found if isinstance(record, BrokenRecord)]
+    (broken,) = [record for record in found if isinstance(record, BadRow)]
     assert (broken.line, broken.lines, broken.source) == (12, 1, opening)
     assert [record.line for record in found if record is not broken] == [*range(1, 12), *range(13, 218 + len(end))]
 
@@ -50,7 +50,7 @@ def test_rows_after_a_text_whose_closing_quote_is_missing_are_read():
     body = ['"An article\n', *(f"{line}\n" for line in PROSE[:30])]
     found = read(["text,labels\n", *rows(10), *body, *rows(500)])
     broken, *after = found[11:]
-    assert isinstance(broken, BrokenRecord)
+    assert isinstance(broken, BadRow)
     assert (broken.line, broken.source) == (12, "".join([*body, *rows(broken.lines - 31)]))
     assert broken.lines < 31 + SWALLOWED
     assert len(after) == 500 - (broken.lines - 31)
@@ -61,7 +61,7 @@ def test_honest_text_of_many_lines_is_one_text(columns):
     article, more = "\n".join(PROSE), ",a" * (columns - 1)
     header = ",".join(f"c{column}" for column in range(columns))
     found = read(f'{header}\n"{article}"{more}\nx{more}\n'.splitlines(keepends=True))
-    assert [type(record) for record in found] == [Record] * 3
+    assert [type(record) for record in found] == [CsvRow] * 3
     assert found[1].fields[0] == article
     assert found[2].line == 302
 
@@ -69,7 +69,7 @@ def test_honest_text_of_many_lines_is_one_text(columns):
 def test_lines_that_are_lost_are_counted(tmp_path):
     lost = ['"open\n', *(f"{line}\n" for line in PROSE[:70])]
     content = "".join(["text,labels\n", *rows(200), *lost])
-    _, *_, bad = CsvTable(write(tmp_path / "a.csv", content)).rows()
+    _, *_, bad = CsvTable(write(tmp_path / "a.csv", content)).records()
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.lines) == (202, 71)
     assert bad.reason == "broken quotes: unexpected end of data (71 lines from here on are lost)"
@@ -84,5 +84,5 @@ def test_every_row_behind_many_stray_quotes_is_told():
     for place in range(100, 5000, 100):
         lines[place] = '"' + lines[place]
     found = read(lines)
-    assert [record.line for record in found if isinstance(record, BrokenRecord)] == list(range(101, 5001, 100))
+    assert [record.line for record in found if isinstance(record, BadRow)] == list(range(101, 5001, 100))
     assert len(found) == len(lines)

@@ -8,10 +8,10 @@ import pytest
 from handmade import as_jsonl, label_lists, write
 
 from abalone import load_corpus
-from abalone.data.documents import Documents
-from abalone.data.repeated import repeated_notes, without_copies
+from abalone.data.documents import Documents, without_copies
+from abalone.data.notes import repeated_notes
 from abalone.data.seen import text_hashes
-from abalone.data.texts import MappedTexts, TextWriter
+from abalone.data.store import MappedTexts, TextWriter
 
 TEXTS = ["a", "b", "a", "c", "c", "b", "a ", "A"]
 ROWS = {"train": np.array([0, 1]), "validation": np.array([2, 3]), "test": np.array([4, 5, 6, 7, 0])}
@@ -56,10 +56,10 @@ def test_the_first_of_copies_stays_and_takes_all_their_labels():
 
 
 def test_copies_among_mapped_texts(tmp_path):
-    with TextWriter(tmp_path) as writer:
+    with TextWriter(tmp_path / "texts") as writer:
         for text in TEXTS:
             writer.append(text)
-    kept = without_copies(replace(documents(), texts=MappedTexts(tmp_path)))
+    kept = without_copies(replace(documents(), texts=MappedTexts(tmp_path / "texts")))
     assert isinstance(kept.texts, MappedTexts)
     assert list(kept.texts) == ["a", "b", "c", "A"]
 

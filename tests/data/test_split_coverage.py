@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from abalone.data.coverage import cover_labels
+from abalone.data.split import cover_labels
 
 
 def cover(place: list[int], labels_of: list[list[int]], seed: int = 0) -> list[int]:

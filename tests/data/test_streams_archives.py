@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from abalone.data import archives
-from abalone.data.archives import read_tar, read_zip
+from abalone.data import streams
+from abalone.data.streams import read_tar, read_zip
 from abalone.files.errors import DataError
 
 
@@ -48,23 +48,23 @@ def test_links_devices_and_folders_are_no_files(tmp_path, kind):
 
 
 def test_a_small_archive_does_not_become_a_large_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "ALWAYS_FINE", 1 << 20)
+    monkeypatch.setattr(streams, "ALWAYS_FINE", 1 << 20)
     packed = tar(tmp_path / "in.tar.gz", ("junk", bytes(1 << 23)), ("a", b"text"))
     with pytest.raises(
         DataError, match=r"in\.tar\.gz: unpacks to more than 2 MiB, over 200 times its size\n.*unpack it"
     ):
         read_tar(packed, {"a"})
-    monkeypatch.setattr(archives, "ALWAYS_FINE", 1 << 24)
+    monkeypatch.setattr(streams, "ALWAYS_FINE", 1 << 24)
     assert read_tar(packed, {"a"}) == {"a": b"text"}
 
 
 def test_members_have_a_size_and_a_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "LARGEST_MEMBER", 1000)
+    monkeypatch.setattr(streams, "LARGEST_MEMBER", 1000)
     path = tar(tmp_path / "in.tar", ("a", bytes(1001)), ("b", bytes(1000)))
     with pytest.raises(DataError, match=r"its file a is larger than"):
         read_tar(path, {"a"})
     assert len(read_tar(path, {"b"})["b"]) == 1000
-    monkeypatch.setattr(archives, "MEMBERS", 1)
+    monkeypatch.setattr(streams, "MEMBERS", 1)
     with pytest.raises(DataError, match="holds more than 1 files"):
         read_tar(path, {"b"})
 
@@ -82,19 +82,19 @@ def test_zips_are_read_where_they_are(tmp_path):
 
 
 def test_a_zip_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "LARGEST_MEMBER", 1 << 20)
+    monkeypatch.setattr(streams, "LARGEST_MEMBER", 1 << 20)
     path = zipped(tmp_path / "in.zip", files={"a.xml": bytes(1 << 24)})
     with pytest.raises(DataError, match=r"in\.zip: its file a\.xml is larger than 1 MiB"):
         list(read_zip(path, ".xml"))
 
 
 def test_small_zip_of_many_members_does_not_become_a_large_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "ALWAYS_FINE", 1 << 20)
+    monkeypatch.setattr(streams, "ALWAYS_FINE", 1 << 20)
     path = zipped(tmp_path / "in.zip", files={f"{number}.xml": bytes(1 << 19) for number in range(10)})
     read = []
     with pytest.raises(DataError, match=r"in\.zip: unpacks to more than 1 MiB, over 200 times its size\n.*unpack it"):
         read += read_zip(path, ".xml")
-    monkeypatch.setattr(archives, "ALWAYS_FINE", 10 << 19)
+    monkeypatch.setattr(streams, "ALWAYS_FINE", 10 << 19)
     assert sum(len(content) for _, content in read_zip(path, ".xml")) == 10 << 19
 
 

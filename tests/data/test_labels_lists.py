@@ -3,9 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abalone.data.label_cells import LabelCells
-from abalone.data.label_lists import LabelLists
-from abalone.data.labels import find_separators, in_order, label_matrix, split_cell
+from abalone.data.labels import LabelCells, LabelLists, find_separators, in_order, label_matrix, split_cell
 
 ROWS = [("b", "a"), (), ("a", "c", "a"), ("c",)]
 documents = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=5).map(tuple), max_size=12)

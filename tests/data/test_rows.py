@@ -3,8 +3,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from abalone.data.columns import Columns, choose_columns, indicator, require_columns
-from abalone.data.tables import JsonTable, Row, Table
+from abalone.data.rows import Columns, choose_columns, indicator, require_columns
+from abalone.data.tables import JsonTable, Record, Table
 from abalone.files.errors import DataError
 
 
@@ -183,9 +183,9 @@ class Wide(Table):
 
     columns = tuple(Name(name) for name in ("text", "extra", *(f"label {number}" for number in range(2000))))
 
-    def rows(self, columns: object = None) -> Iterator[Row]:
+    def records(self, columns: object = None) -> Iterator[Record]:
         for value in (0, 1):
-            yield Row(value + 1, {name: value if name.startswith("label") else "a" for name in self.columns})
+            yield Record(value + 1, {name: value if name.startswith("label") else "a" for name in self.columns})
 
 
 def test_thousands_of_columns_are_not_compared_with_each_other(monkeypatch):

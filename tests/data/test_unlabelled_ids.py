@@ -1,17 +1,17 @@
-"""Texts that carry ids: texts to everyone else, and told from the same texts under other ids."""
+"""Rows with ids: beside their texts, and told from the same texts under other ids."""
 
 import json
 
 import pytest
 
-from abalone.data.columns import TextColumns
-from abalone.data.identified import Identified, and_their_ids, with_ids
-from abalone.data.unlabelled import read_rows, read_texts, text_of_line
+from abalone.data.bad_rows import usable
+from abalone.data.rows import Row, TextColumns, texts_and_ids, with_ids
+from abalone.data.unlabelled import read_unlabelled, row_of_line
 from abalone.files.errors import DataError
 
 
-def ids(texts):
-    return [(text, text.row_id) for text in texts]
+def ids(rows):
+    return [(row.text, row.id) for row in usable(rows)]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt", "a.parquet"])
@@ -24,13 +24,13 @@ def test_every_kind_of_rows_has_ids(name, tmp_path):
         (tmp_path / name).write_text("Key,text,more\na-1,one,x\na-2,two,y\n")
     else:
         (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert ids(read_texts(tmp_path / name, TextColumns(ids="Key"))) == [("one", "a-1"), ("two", "a-2")]
-    assert not any(isinstance(text, Identified) for text in read_texts(tmp_path / name))
+    assert ids(read_unlabelled(tmp_path / name, TextColumns(id="Key"))) == [("one", "a-1"), ("two", "a-2")]
+    assert not any(row.id for row in read_unlabelled(tmp_path / name))
 
 
 def test_numbers_stay_numbers_and_a_text_may_be_its_own_id():
-    assert ids([text_of_line('{"id": 7, "text": "one"}', TextColumns(ids="id"))]) == [("one", 7)]
-    assert ids([text_of_line('{"text": "one"}', TextColumns(ids="text"))]) == [("one", "one")]
+    assert ids([row_of_line('{"id": 7, "text": "one"}', TextColumns(id="id"))]) == [("one", 7)]
+    assert ids([row_of_line('{"text": "one"}', TextColumns(id="text"))]) == [("one", "one")]
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,28 @@ def test_numbers_stay_numbers_and_a_text_may_be_its_own_id():
     ],
 )
 def test_what_is_no_id_is_told(line, told):
-    with pytest.raises(ValueError, match=told):
-        text_of_line(line, TextColumns(ids="id"))
+    assert told in row_of_line(line, TextColumns(id="id")).reason
 
 
 def test_a_column_that_is_not_there(tmp_path):
     (tmp_path / "a.csv").write_text("number,text\n1,one\n")
     with pytest.raises(DataError, match=r"a\.csv: no column 'nummer' \(id_column=\)\n.*Did you mean 'number'"):
-        list(read_rows(tmp_path / "a.csv", TextColumns(ids="nummer")))
+        list(read_unlabelled(tmp_path / "a.csv", TextColumns(id="nummer")))
 
 
 def test_a_row_without_an_id_keeps_its_place(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,one\n,two\n3,three\n")
-    first, second, third = read_rows(tmp_path / "a.csv", TextColumns(ids="id"))
+    first, second, third = read_unlabelled(tmp_path / "a.csv", TextColumns(id="id"))
     assert ids([first, third]) == [("one", "1"), ("three", "3")]
     assert (second.line, second.reason) == (3, "no id in column 'id'")
 
 
 def test_answers_and_texts_must_be_as_many():
     with pytest.raises(ValueError, match="shorter"):
-        list(with_ids([Identified("one", 1), Identified("two", 2)], [{"labels": []}]))
+        list(with_ids([Row("one", 1), Row("two", 2)], [{"labels": []}]))
 
 
 def test_the_same_texts_under_other_ids_are_others():
-    one, other = ([Identified("one", row_id)] for row_id in (1, "1"))
-    assert one == other == ["one"]
-    assert len({tuple(and_their_ids(texts)) for texts in (one, other, ["one"])}) == 3
+    one, other = ([Row("one", row_id)] for row_id in (1, "1"))
+    assert one[0].text == other[0].text == "one"
+    assert len({tuple(texts_and_ids(rows)) for rows in (one, other, [Row("one")])}) == 3

@@ -1,7 +1,8 @@
-"""What is still being written: a temporary name beside its place, locked for as long as its writer lives.
+"""Atomic writes: a file or folder is there whole or not at all.
 
-A process that is killed leaves its temporary files behind, and its locks with it end; so the next one that writes in
-the folder knows which of them belong to nobody, and removes them.
+What is being written has a temporary name beside its place, locked for as long as its writer lives. A process that is
+killed leaves its temporary files behind, and its locks end with it; so the next one that writes in the folder knows
+which of them belong to nobody, and removes them.
 """
 
 import errno
@@ -11,10 +12,12 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from abalone.files.locks import InUseError, alone_in, lock, opened
 
 PARTIAL = ".abalone-partial"
 ASIDE = ".abalone-aside"  # a folder that has stepped aside for a new one
@@ -25,8 +28,52 @@ AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
 
 
 @contextmanager
+def written_whole(path: Path, *, keep_as: Path | None = None) -> Iterator[BinaryIO]:
+    """Open `path` for writing so that others see all of it or nothing, even after a crash or a full disk.
+
+    The bytes go to a temporary name in the same folder, which takes the place of `path` once they are on
+    the disk. Two processes may write the same path at once: each writes its own file and the last one stays.
+
+    Args:
+        path: the file.
+        keep_as: what was at `path` before gets this name, in the moment in which the new one takes its place.
+    """
+    with named_if_full(path), partial_file(path) as (partial, file):
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        if os.name == "nt":
+            file.close()  # or it cannot be renamed; elsewhere its lock must last until then
+        if keep_as is not None and path.exists():
+            path.replace(keep_as)
+        partial.replace(path)
+        sync(path.parent)
+
+
+def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """Return `folder`, filled by `build` if it does not exist yet.
+
+    `build` works in a folder of its own that takes the name only when it is whole. Of several processes
+    that build at once the first to finish wins, and the others use what it made.
+    """
+    if folder.exists():
+        return folder
+    with partial_folder(folder) as partial:
+        try:
+            build(partial)
+            as_umask_says(partial)
+            sync_tree(partial)
+            partial.rename(folder)
+            sync(folder.parent)
+        except OSError:
+            if not folder.exists():
+                raise
+    return folder
+
+
+@contextmanager
 def partial_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file beside `path` under a name of its own; gone afterwards, unless it was renamed."""
+    """Open a new file beside `path` under a name of its own; it is gone afterwards, unless it was renamed."""
     while True:
         partial = _partial_name(path)
         with partial.open("xb") as file:
@@ -40,7 +87,7 @@ def partial_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
 
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder."""
+    """Make a new folder beside `path` in the same way."""
     while True:
         partial = _partial_name(path)
         partial.mkdir()
@@ -81,10 +128,19 @@ def remove_abandoned(folder: Path) -> None:
 def remove_folder(folder: Path) -> None:
     """Remove a folder, if it is there, so that nobody ever finds a part of it."""
     if folder.is_dir():
-        shutil.rmtree(abandoned(folder), ignore_errors=True)
+        shutil.rmtree(_abandoned(folder), ignore_errors=True)
 
 
-def abandoned(folder: Path) -> Path:
+def remove_unless_in_use(folder: Path) -> None:
+    """Remove a folder, if it is there; one that another process is using stays."""
+    if folder.is_dir():
+        with suppress(InUseError):
+            with alone_in(folder):
+                leaving = _abandoned(folder)
+            shutil.rmtree(leaving, ignore_errors=True)  # now that its lock is closed: some file systems mind
+
+
+def _abandoned(folder: Path) -> Path:
     """Take a folder's name away, and return what it has instead: one for whoever cleans up."""
     leaving = _partial_name(folder)
     folder.rename(leaving)
@@ -148,47 +204,21 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """The same for everything in a folder."""
+    """Wait until everything in a folder is on the disk."""
     for path in folder.rglob("*"):
         sync(path)
     sync(folder)
 
 
 def _partial_name(path: Path) -> Path:
-    """A name that nobody else uses, in the folder of `path`, which is made if it is not there."""
+    """Return a name that nobody else uses, in the folder of `path`, which is made if it is not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent)
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[int | None]:
-    """A descriptor of a file or folder; None on Windows, which opens no folders and has no such locks."""
-    descriptor = None if os.name == "nt" else os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def lock(descriptor: int | None) -> bool:
-    """Lock it for this process; False where there are no locks, `BlockingIOError` where somebody else has it."""
-    if descriptor is None:
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
 def _is_ours(partial: Path, descriptor: int | None) -> bool:
-    """Lock what was just made; False if somebody took it for abandoned in the moment before the lock."""
+    """Lock what was just made; return False if somebody took it for abandoned in the moment before the lock."""
     try:
         lock(descriptor)
     except BlockingIOError:
@@ -197,7 +227,7 @@ def _is_ours(partial: Path, descriptor: int | None) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step; False where the system or the file system cannot."""
+    """Swap two names in one step; return False where the system or the file system cannot."""
     if sys.platform != "linux":
         return False
     import ctypes
