@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
 from abalone import __version__
-from abalone.cli.help import Command, without_types
+from abalone.errors import spelling_options
 from abalone.extras import install_hint
 from abalone.files.errors import DataError, readable
 from abalone.launch import is_main, launched
@@ -74,6 +74,44 @@ class Commands(TyperGroup):
                 if is_main():
                     typer.echo(f"\n{stop}" if str(stop) else "\ninterrupted", err=True)
                 raise typer.Exit(INTERRUPTED) from None
+
+
+class Command(TyperCommand):
+    """A command whose help shows no Python types, and breaks lines only where the terminal ends."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.help = unwrapped(self.help or "")
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` among them."""
+        return without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; messages of the library spell its settings as options."""
+        options = {parameter.name: parameter.opts[0] for parameter in self.params if parameter.opts[0].startswith("--")}
+        with spelling_options(options):
+            return super().invoke(ctx)
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Show no Python type, such as `<bool>` or `<path>`, beside flags and arguments."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # its name says what it is
+        elif parameter.metavar is None and getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+def unwrapped(text: str) -> str:
+    r"""Undo line breaks within paragraphs.
+
+    Example:
+        >>> unwrapped("One\n    line.\n\n    Another paragraph.")
+        'One line.\n\nAnother paragraph.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class App(typer.Typer):
