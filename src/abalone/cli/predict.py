@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import READING_PANEL, Encoding, SkipBadRows, TextColumn, columns_of_training
-from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.cli.options import READING_PANEL, Device, Encoding, SkipBadRows, TextColumn, open_model
 from abalone.config import Precision
 from abalone.files.errors import printable_json
 from abalone.launch import is_main, launched
@@ -62,7 +61,7 @@ def predict(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last complete file in the folder.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         Precision | None,
         typer.Option(
@@ -90,6 +89,7 @@ def predict(
     the work. With --output FILE.csv all answers go to that file.
     """
     from abalone.data.columns import TextColumns
+    from abalone.data.leakage import columns_of_training
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import count_texts, require_file
     from abalone.inference.answers import Wanted

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Data, read_and_tell, reads_corpus
-from abalone.cli.models import DEVICE_HELP
+from abalone.cli.options import DEVICE_HELP, Data, read_corpus, reads_corpus
 from abalone.extras import install_hint
 from abalone.files.errors import printable, readable
 
@@ -134,7 +133,7 @@ def reproduce(
     outcome = None
     if not print_only:
         choose_device(base.device)
-        corpus = read_and_tell(data, **reading)
+        corpus = read_corpus(data, **reading)
         with told_to_stop():
             try:
                 outcome = run_experiments(

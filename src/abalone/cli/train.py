@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.cli.models import tell_unused_device
+from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
 from abalone.files.errors import readable
 from abalone.launch import is_main
@@ -66,7 +65,7 @@ def train(
         tell_unused_device(settings.device)
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
-    corpus = read_and_tell(data, **reading)
+    corpus = read_corpus(data, **reading)
     open_choice = (
         recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
     )
