@@ -1,4 +1,4 @@
-"""Errors about what a user gave, and how their messages spell a setting."""
+"""Errors about what a user gave, and what their messages say of settings and of extras to install."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -64,3 +64,14 @@ def spelled(setting: str, value: object = None) -> str:
     if option is None:
         return f"{setting}=" if value is None else f"{setting}={value!r}"
     return option if value is None or value is True else f"{option} {shlex.quote(str(value))}"
+
+
+def install_hint(extra: str = "") -> str:
+    """Return how to install ABALONE with an extra, for messages about a library that is missing.
+
+    Example:
+        >>> install_hint("serve")
+        "run pip install '.[serve]' in a clone of ABALONE"
+    """
+    what = f"'.[{extra}]'" if extra else "."
+    return f"run pip install {what} in a clone of ABALONE"

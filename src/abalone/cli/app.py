@@ -22,8 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
 from abalone import __version__
-from abalone.errors import spelling_options
-from abalone.extras import install_hint
+from abalone.errors import install_hint, spelling_options
 from abalone.files.errors import DataError, readable
 from abalone.launch import is_main, launched
 

@@ -9,7 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DEVICE_HELP, Data, read_corpus, reads_corpus
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.errors import printable, readable
 
 if TYPE_CHECKING:

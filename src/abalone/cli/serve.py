@@ -9,7 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DataPath, Device, open_model, read_corpus, tell, unrepeated
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.errors import printable
 
 if TYPE_CHECKING:

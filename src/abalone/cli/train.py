@@ -241,7 +241,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
 
 def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
     """Say how long it will take before it begins; in a terminal, ask before hours of work."""
-    from abalone.timetable import spoken
+    from abalone.progress import spoken
 
     if not estimate.long:
         typer.echo(f"training on {estimate.device}: about {spoken(estimate.seconds)}", err=True)
