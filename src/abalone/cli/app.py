@@ -41,7 +41,7 @@ ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "ex
 
 
 class Commands(TyperGroup):
-    """Runs a command and turns mistakes, warnings and Ctrl-C into lines a person can read."""
+    """Run a command, and print errors, warnings and Ctrl-C as lines without a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of the help."""
@@ -76,7 +76,7 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose help shows no Python types, and breaks lines only where the terminal ends."""
+    """Show help without Python types, and break its lines only where the terminal ends."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -94,7 +94,7 @@ class Command(TyperCommand):
 
 
 def without_types(parameters: list[Any]) -> list[Any]:
-    """Show no Python type, such as `<bool>` or `<path>`, beside flags and arguments."""
+    """Hide Python types, such as `<bool>` or `<path>`, beside flags and arguments."""
     for parameter in parameters:
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: None  # its name says what it is
@@ -114,7 +114,7 @@ def unwrapped(text: str) -> str:
 
 
 class App(typer.Typer):
-    """An application whose commands have the help of `Command`."""
+    """Register commands that have the help of `Command`."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """Register a command, as `typer.Typer` does."""
@@ -180,7 +180,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 @contextmanager
 def _main_process_speaks() -> Iterator[None]:
-    """Of several processes launched together, the main one says what all would say."""
+    """Silence all of several processes launched together but the main one: they would all print the same."""
     if is_main():
         yield
         return
@@ -238,10 +238,10 @@ def _in_options(message: str, command: Any) -> str:
 
 
 def _require_streams() -> None:
-    """Raise if there is nowhere to write to, as after `>&-`; who reads nothing and hears nothing is not missed.
+    """Raise if standard output is closed, as after `>&-`; replace standard input and error if they are.
 
-    Without that, the next file that is opened gets the number of the closed stream, and what a library prints ends in
-    that file.
+    Otherwise the next file to be opened gets the number of the closed stream, and what a library prints ends in that
+    file.
     """
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process lives

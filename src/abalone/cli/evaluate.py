@@ -1,4 +1,4 @@
-"""`abalone evaluate`: how good a model is on documents whose labels are known."""
+"""`abalone evaluate`: score a model on labelled documents."""
 
 import warnings
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ def _show_lowest(by_label: "Sequence[LabelScore]") -> None:
 
 
 def _show_out_of_fold(model: Path, as_json: bool) -> None:
-    """Print the scores that a model folder holds; nothing is computed but the intervals, and no torch is needed."""
+    """Print the out-of-fold scores of a model folder; only intervals are computed, and no torch is needed."""
     from abalone.cli.tables import scores_table
     from abalone.inference.folder import load_judged
 
@@ -140,7 +140,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
 
 
 def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> tuple[int, int]:
-    """Say which labels cannot be judged by these documents; returns how many none carries, and how many one fold."""
+    """Print which labels these documents cannot judge; return how many occur in none, and how many in one fold."""
     from abalone.data.assemble import listed
 
     names = judged.label_names
@@ -164,7 +164,7 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
-    """[n, L]; of a folder, all processes that were launched encode for each other. An ONNX file needs no torch."""
+    """Return probabilities [n, L]; with a model folder, all launched processes share the encoding."""
     from abalone.inference.onnx_model import OnnxModel
 
     if isinstance(model, OnnxModel):

@@ -1,4 +1,4 @@
-"""`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
+"""`abalone reproduce`: compute the paper's tables and figures for any corpus and encoder."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -177,7 +177,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
-    """Refuse to print a table of dashes: say which results are stored, so that the options can be corrected."""
+    """Return the error for options without stored results: which results there are, and the nearest ones."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
@@ -187,7 +187,7 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 
 
 def _tell_outcome(outcome: "Outcome") -> None:
-    """What was not done, and why; a failed run is status 1."""
+    """Print which runs are left or failed, and exit with status 1 if any failed."""
     if outcome.left:
         typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:

@@ -1,4 +1,4 @@
-"""`abalone serve`: a model behind HTTP, with a page to try it on."""
+"""`abalone serve`: serve a model over HTTP, with a page to try it."""
 
 import os
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ def serve(
 
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":
-    """The model, warmed up, with the training documents it is to show."""
+    """Return the model, warmed up, with the training documents it is to show."""
     from abalone.inference.served import Query, Served
 
     classifier = open_model(model, device)

@@ -1,4 +1,4 @@
-"""`abalone stats`: what a corpus looks like."""
+"""`abalone stats`: describe a corpus."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
