@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -200,6 +201,7 @@ _LEAST: dict[str, float] = {
 _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
 LEFT_OPEN = ("learning_rate", "epochs", "folds")  # may be None: what suits the encoder, the corpus and the device
 _ABOVE_ZERO = ("temperature", "beta", "clip")
+_FINITE = ("temperature",)
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 CHOICES: dict[str, tuple[object, ...]] = {
     "pooling": get_args(Pooling),
@@ -238,6 +240,8 @@ def _check(config: Config) -> None:
             raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:
             raise ValueError(f"{name} must be above 0, got {short(value)}")
+        if name in _FINITE and value == inf:
+            raise ValueError(f"{name} must be finite, got {short(value)}")
         if name in _SHARES and not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
         if name in CHOICES and value not in CHOICES[name]:

@@ -1,20 +1,16 @@
-"""The command line itself: the group that all commands belong to, and how it speaks to a person.
+"""The application that all commands belong to: help, errors, warnings and exit statuses.
 
-What a person can fix ends in a short `error: …` and status 2, in every command: a `DataError`, a file that cannot be
-read or written, an extra that is not installed, running out of memory (smaller settings help), and a `ValueError` that
-our own code raises, which is how our functions refuse a setting (`epochs must be at least 0`). A `ValueError` from
-another library is a bug of ours, as is everything else, and shows its traceback.
+What a user can fix ends in a short `error: …` and status 2, in every command: an `InputError`, a file that cannot be
+read or written, an extra that is not installed, and running out of memory (smaller settings help). Any other exception
+is a bug, and shows its traceback.
 """
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dis import opname
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -22,18 +18,14 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
 from abalone import __version__
-from abalone.errors import install_hint, spelling_options
-from abalone.files.errors import DataError, readable
+from abalone.errors import InputError, install_hint, spelling_options
+from abalone.files.errors import readable
 from abalone.launch import is_main, launched
 
-PACKAGE = Path(__file__).parents[1]
-MISTAKES = (DataError, OSError, ImportError)
+MISTAKES = (InputError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives it), or use another place"
-ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
-    r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
-)
 NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 # As one meets them, from a first look to the paper's tables.
@@ -61,13 +53,12 @@ class Commands(TyperGroup):
                     return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
-            except (*MISTAKES, ValueError, MemoryError, RuntimeError) as error:
+            except (*MISTAKES, MemoryError, RuntimeError) as error:
                 if not is_mistake(error):
                     raise
-                command = self.commands.get(ctx.invoked_subcommand)
                 # It may be that only this process cannot go on: a file that one machine does not have.
                 kind = "error" if is_main() else f"error in process {launched()[0]}"
-                _tell(kind, _in_options(_message(error), command), typer.colors.RED)
+                _tell(kind, _message(error), typer.colors.RED)
                 raise typer.Exit(MISTAKE) from None
             except KeyboardInterrupt as stop:
                 if is_main():
@@ -153,23 +144,8 @@ def main(
 
 
 def is_mistake(error: Exception) -> bool:
-    """Whether a person can fix it: then the message is enough."""
-    if isinstance(error, MISTAKES) or _is_out_of_memory(error):
-        return True
-    if not isinstance(error, ValueError):
-        return False
-    return _raised_by_us(error.__traceback__)
-
-
-def _raised_by_us(traceback: TracebackType | None) -> bool:
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None:
-        return False
-    code = traceback.tb_frame.f_code
-    # Only the instruction tells our `raise` from a function in C, say `float`, that stands on a line of ours.
-    instruction = opname[code.co_code[traceback.tb_lasti]]
-    return instruction == "RAISE_VARARGS" and Path(code.co_filename).is_relative_to(PACKAGE)
+    """Return whether a user can fix it, so that the message is enough."""
+    return isinstance(error, MISTAKES) or _is_out_of_memory(error)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -222,19 +198,6 @@ def _message(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:  # whoever runs ONNX files may do without
         return f"this needs {error.name}: {install_hint()}"
     return str(error) or type(error).__name__
-
-
-def _in_options(message: str, command: Any) -> str:
-    """The message with the arguments of our functions, `text_column=`, spelled as options, `--text-column`."""
-    names = {parameter.name: parameter.opts[0] for parameter in (command.params if command else ())}
-
-    def spelled(argument: re.Match[str]) -> str:
-        option = names.get(argument["name"], "")
-        if not option.startswith("--"):
-            return argument[0]
-        return f"{option} " if argument["value"] is not None else option
-
-    return ARGUMENT.sub(spelled, message)
 
 
 def _require_streams() -> None:

@@ -14,6 +14,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
+from abalone.errors import as_input_error
 from abalone.files.errors import readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
@@ -59,7 +60,8 @@ def train(
     settings = read_settings(config, recipe).replace(
         **{name: value for name, value in given.items() if value is not None}
     )
-    loss_spec(settings.objective)
+    with as_input_error():
+        loss_spec(settings.objective)
     choose_device(settings.device)
     if settings.encoder == NO_ENCODER:
         tell_unused_device(settings.device)
