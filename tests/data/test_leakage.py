@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tiny
-from abalone import load_corpus
+from abalone import AbaloneClassifier, load_corpus
 from abalone.data.assemble import assemble
 from abalone.data.leakage import AllSeenError, corpus_of_training, documents_to_score
 from abalone.data.load import read_source
@@ -162,6 +162,16 @@ def test_the_splits_of_training_are_made_again(data):
     for (_, split), (_, then) in zip(again.splits(), corpus.splits(), strict=True):
         assert list(split.texts) == list(then.texts)
         assert (split.labels != then.labels).nnz == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few documents
+def test_a_classifier_is_scored_on_them(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
+    corpus = load_corpus(data, label_column="labels", seed=7)
+    classifier = AbaloneClassifier(recipe="words", folds=2).fit_corpus(corpus)
+    found = documents_to_score(data, {"model": classifier.predictor_})
+    assert list(found.texts) == list(corpus.test.texts)
+    assert classifier.evaluate(found.texts, found.labels) == classifier.evaluate_split(corpus.test)[0]
 
 
 def test_an_unknown_split_is_refused(data):
