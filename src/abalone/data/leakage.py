@@ -115,17 +115,15 @@ def documents_to_score(
         AllSeenError: no split is asked for, and the models have seen all documents.
     """
     check_split(split)
-    provenances = {name: model.story.get("provenance", {}) for name, model in models.items()}
     if data in BENCHMARKS:
         corpus = load_corpus(data, path=path, **reading)
-        known = any(same_data(corpus.provenance, then) for then in provenances.values())
+        known = any(same_data(corpus.provenance, _provenance(model)) for model in models.values())
         found = _of_corpus(corpus, split or "test", known_data=known)
     elif path is not None:
         raise InputError(f"{spelled('path')} is only for known corpora, and {data} is not one: leave it out")
     else:
-        read = read_source(data, **options_of_training(data, reading, provenances.values()))
-        seen = {name: model.seen for name, model in models.items() if model.seen is not None}
-        found = _of_own_data(read, split, provenances, seen, out_of_fold)
+        read = read_source(data, **options_of_training(data, reading, map(_provenance, models.values())))
+        found = _of_own_data(read, split, models, out_of_fold)
     if not found.texts:
         raise InputError(f"the {found.split} split of {found.name} is empty; choose another with {spelled('split')}")
     return found
@@ -140,82 +138,72 @@ def check_split(split: str | None) -> None:
 def _of_own_data(
     read: SourceData,
     split: str | None,
-    provenances: Mapping[str, Provenance],
-    seen: Mapping[str, SeenTexts],
+    models: Mapping[str, TrainedModel],
     out_of_fold: Mapping[str, OutOfFoldRows],
 ) -> DocumentsToScore:
     # Not from a `Corpus` where that can be helped: it has no column for a label that its own training split lacks, and
     # the model may know that label well.
     documents = read.documents
-    same_files = {name: then for name, then in provenances.items() if checksums(then) == checksums(read.provenance)}
-    brought = any(documents.splits)
+    brought, same_files = any(documents.splits), [model for model in models.values() if _same_files(model, read)]
     chosen = split or ("test" if brought or same_files else "all")
     if not brought and chosen != "all":
         # The split that a model was trained with comes out again if the seed and all that is read are the same.
-        corpus = _assembled(read, next(iter(same_files.values()), None))
-        found, now = _of_corpus(corpus, chosen, known_data=bool(same_files)), corpus.provenance
-    else:
-        rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
-        notes: list[str] = []
-        if split is None and chosen == "all":
-            rows, notes = _without_seen(read.name, documents.texts, seen)
-        fall_back = split is None and not rows.size
-        if fall_back:
-            rows = _with_predictions(documents.texts, out_of_fold)
-            if not rows.size and chosen == "all":
-                raise AllSeenError(
-                    f"{' or '.join(seen)} was trained or tuned on every document of {read.name}: add "
-                    f"{spelled('split', 'all')} to score these documents anyway"
-                )
-        found = DocumentsToScore(
-            read.name,
-            chosen,
-            take(documents.texts, rows),
-            documents.labels.select(rows),
-            documents.notes,
-            known_data=bool(same_files),
-            out_of_fold=fall_back and rows.size > 0,
-            notes=notes,
-        )
-        now = {"split": {"origin": read.origin}}
-    if found.out_of_fold:
-        return found  # whatever the models have seen, these predictions were made before
-    return replace(found, warnings=_doubts(found, read, split, provenances, seen, same_files, now))
+        corpus = _assembled(read, _provenance(same_files[0]) if same_files else None)
+        found = _of_corpus(corpus, chosen, known_data=bool(same_files))
+        return replace(found, warnings=_doubts(found, read, models, corpus.provenance))
+    rows = np.arange(len(documents.texts)) if chosen == "all" else documents.rows()[chosen]
+    notes: list[str] = []
+    if split is None and chosen == "all":
+        rows, notes = _unseen(read.name, documents.texts, models)
+    fall_back = split is None and not rows.size
+    if fall_back:
+        rows = _with_predictions(documents.texts, out_of_fold)
+        if not rows.size and chosen == "all":
+            those = " or ".join(name for name, model in models.items() if model.seen is not None)
+            raise AllSeenError(
+                f"{those} was trained or tuned on every document of {read.name}: add {spelled('split', 'all')} to "
+                "score these documents anyway"
+            )
+    found = DocumentsToScore(
+        read.name,
+        chosen,
+        take(documents.texts, rows),
+        documents.labels.select(rows),
+        documents.notes,
+        known_data=bool(same_files),
+        out_of_fold=fall_back and rows.size > 0,
+        notes=notes,
+    )
+    if found.out_of_fold or split == "all":
+        return found  # the predictions were made before the models saw these documents; who asks for all knows
+    return replace(found, warnings=_doubts(found, read, models, {"split": {"origin": read.origin}}))
 
 
 def _doubts(
-    found: DocumentsToScore,
-    read: SourceData,
-    split: str | None,
-    provenances: Mapping[str, Provenance],
-    seen: Mapping[str, SeenTexts],
-    same_files: Mapping[str, Provenance],
-    now: Provenance,
+    found: DocumentsToScore, read: SourceData, models: Mapping[str, TrainedModel], splits: Provenance
 ) -> list[str]:
-    """Return why scores on these documents may look too good; `now` is the provenance of the splits as read here."""
+    """Return why scores of the models may look too good; `splits` is the provenance of the splits as read here."""
     doubts = []
-    if found.split != "all":
-        doubts += [
-            f"{name} was trained on another split of {read.name}, which cannot be reproduced as the data is "
-            "read here: some of the scored documents may be training documents of the model"
-            for name, then in same_files.items()
-            if _splitting(then) != _splitting(now)
-        ]
-        if found.split == "test":  # whoever asks for train or validation knows
-            others = {name: texts for name, texts in seen.items() if name not in same_files}
-            doubts += [
+    for name, model in models.items():
+        then = _provenance(model)
+        if found.split == "all":
+            if model.seen is None and then.get("source") == read.provenance["source"]:
+                source = read.provenance["source"]
+                doubts.append(
+                    f"{name} was trained on another version of {source}: documents that are in both are scored too"
+                )
+        elif _same_files(model, read):
+            if _splitting(then) != _splitting(splits):
+                doubts.append(
+                    f"{name} was trained on another split of {read.name}, which cannot be reproduced as the data is "
+                    "read here: some of the scored documents may be training documents of the model"
+                )
+        # Who asks for train or validation knows.
+        elif found.split == "test" and model.seen is not None and (count := int(model.seen.hold(found.texts).sum())):
+            doubts.append(
                 f"{name} was trained or tuned on {count:,} of the {len(found.texts):,} scored documents: its scores "
                 "will look too good"
-                for name, texts in others.items()
-                if (count := int(texts.hold(found.texts).sum()))
-            ]
-    elif split is None:
-        source = read.provenance["source"]
-        doubts += [
-            f"{name} was trained on another version of {source}: documents that are in both are scored too"
-            for name, then in provenances.items()
-            if name not in seen and then.get("source") == source
-        ]
+            )
     return doubts
 
 
@@ -228,17 +216,19 @@ def _of_corpus(corpus: Corpus, split: str, *, known_data: bool) -> DocumentsToSc
     return DocumentsToScore(corpus.name, split, texts, lists, corpus.notes, known_data)
 
 
-def _without_seen(name: str, texts: Sequence[str], seen: Mapping[str, SeenTexts]) -> tuple[np.ndarray, list[str]]:
+def _unseen(name: str, texts: Sequence[str], models: Mapping[str, TrainedModel]) -> tuple[np.ndarray, list[str]]:
     """Return the rows of the texts that no model has seen, and a note for each model that has seen some."""
     known = np.zeros(len(texts), dtype=bool)
     notes = []
-    for model, those in seen.items():
-        held = those.hold(texts)
+    for model_name, model in models.items():
+        if model.seen is None:
+            continue
+        held = model.seen.hold(texts)
         known |= held
         if held.any() and not held.all():
             notes.append(
-                f"{held.sum():,} of {len(texts):,} documents of {name} are not scored: {model} was trained or tuned "
-                "on them."
+                f"{held.sum():,} of {len(texts):,} documents of {name} are not scored: {model_name} was trained or "
+                "tuned on them."
             )
     return np.flatnonzero(~known), notes
 
@@ -335,6 +325,15 @@ def same_data(one: Provenance, other: Provenance) -> bool:
 def checksums(provenance: Provenance) -> list[str] | None:
     """Return the checksums of the files, whatever the files are called; `None` where they are not known."""
     return list(sums.values()) if isinstance(sums := provenance.get("sha256"), dict) else None
+
+
+def _provenance(model: TrainedModel) -> Provenance:
+    found: Provenance = model.story.get("provenance", {})
+    return found
+
+
+def _same_files(model: TrainedModel, read: SourceData) -> bool:
+    return checksums(_provenance(model)) == checksums(read.provenance)
 
 
 def _origin(provenance: Provenance) -> object:
