@@ -40,6 +40,7 @@ def test_yaml_names_only_what_differs(tmp_path):
         ("encoder: 3", "encoder must be a string, got 3"),
         ("batch_size: 0", "batch_size must be at least 1, got 0"),
         ("dropout: 1.5", "dropout must be between 0 and 1, got 1.5"),
+        ("temperature: .inf", "temperature must be finite, got inf"),
         ("pooling: max", "pooling must be one of cls, mean, normalized_mean, got 'max'"),
         ("patience: 0", "patience must be a whole number of epochs"),
         ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),

@@ -1,7 +1,10 @@
+import math
+
 import pytest
 
 from abalone import progress
-from abalone.progress import advance, track, whole
+from abalone.progress import FADING, Timetable, advance, spoken, track, whole
+from moved_clock import Clock
 
 
 def test_passes_everything_on_in_silence_when_stderr_is_no_terminal(capsys, monkeypatch):
@@ -60,3 +63,90 @@ def test_a_work_in_parts_has_one_bar_with_the_total_of_all(capsys, monkeypatch):
 
 def test_without_a_work_in_parts_nothing_is_counted():
     advance(3)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_left_is_a_guess_until_work_is_measured(clock):
+    table = Timetable(clock)
+    table.plan("train", 100, guess=2.0)
+    table.plan("words", 1, guess=30.0)
+    table.start()
+    assert (table.left, table.measured) == (230, False)
+    clock.now = 5.0
+    table.done("train", 10)
+    assert table.left == pytest.approx(90 * 0.5 + 30)
+    assert table.measured
+    assert table.elapsed == 5.0
+
+
+def test_several_runs_add_up(clock):
+    table = Timetable(clock)
+    for _ in range(5):
+        table.plan("train", 100, guess=1.0)
+    table.start()
+    clock.now = 20.0
+    table.done("train", 100)
+    assert table.left == pytest.approx(400 * 0.2)
+
+
+def test_what_happens_between_counts_to_what_comes_next(clock):
+    table = Timetable(clock)
+    table.plan("train", 4, guess=1.0)
+    table.start()
+    for now in (1.0, 10.0):  # a checkpoint was written meanwhile
+        clock.now = now
+        table.done("train", 1)
+    assert table.elapsed == 10.0
+    assert table.left == pytest.approx(2 * 5, rel=0.06)
+
+
+def test_a_machine_that_becomes_slower_is_noticed(clock):
+    table = Timetable(clock)
+    table.plan("train", 10_000, guess=1.0)
+    table.start()
+    for seconds in [1.0] * 100 + [3.0] * int(3 * FADING):
+        clock.now += seconds
+        table.done("train", 1)
+    assert table.left == pytest.approx((9_900 - int(3 * FADING)) * 3, rel=0.05)
+
+
+def test_untypical_work_is_done_but_not_measured(clock):
+    table = Timetable(clock)
+    table.plan("train", 10, guess=1.0)
+    table.start()
+    clock.now = 100.0
+    table.done("train", 1, typical=False)
+    assert (table.left, table.measured) == (9.0, False)
+
+
+@pytest.mark.parametrize(("units", "left"), [(math.inf, 0.0), (20.0, 60.0), (100.0, 0.0)])
+def test_work_that_need_not_be_done_is_skipped(clock, units, left):
+    table = Timetable(clock)
+    table.plan("train", 100, guess=1.0)
+    table.start()
+    clock.now = 20.0
+    table.done("train", 20)
+    table.skip("train", units)
+    assert table.left == pytest.approx(left)
+
+
+def test_unplanned_work_changes_nothing_but_the_time(clock):
+    table = Timetable(clock)
+    table.plan("train", 10, guess=1.0)
+    table.start()
+    clock.now = 3.0
+    table.done("", 5)
+    table.skip("unheard of")
+    assert (table.left, table.elapsed) == (10.0, 3.0)
+
+
+@pytest.mark.parametrize("seconds", [12, 65, 400, 3_500, 3_700, 15_000, 30_000, 400_000])
+def test_spoken_durations_are_right_to_an_eighth(seconds):
+    words = spoken(seconds).split()
+    units = {"s": 1, "min": 60, "h": 3600, "days": 86_400}
+    said = sum(int(number) * units[unit] for number, unit in zip(words[::2], words[1::2], strict=True))
+    assert said == pytest.approx(seconds, rel=1 / 8)

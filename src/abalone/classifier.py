@@ -1,4 +1,4 @@
-"""The front door for Python: a scikit-learn estimator from texts to label lists."""
+"""`AbaloneClassifier`, the scikit-learn estimator from texts to label lists."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Multi-label text classifier, made for labels of which most are rare.
+    """Classify texts with several labels each, of which most are rare.
 
     Its parameters are a recipe and the settings of `Config`, which override those of the recipe: `encoder`,
     `objective`, `epochs`, `max_length`, `seed`, `device` and so on. It follows scikit-learn's manners (`get_params`,
@@ -65,7 +65,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     )
 
     def set_params(self, **params: Any) -> "AbaloneClassifier":
-        """Change parameters; with another recipe, whatever was as the old one says."""
+        """Change parameters; another recipe also changes those that are still as the old recipe has them."""
         if "recipe" in params:
             old, new = recipe_config(self.recipe).to_dict(), recipe_config(params["recipe"]).to_dict()
             params |= {name: new[name] for name in new if name not in params and getattr(self, name) == old[name]}
@@ -152,24 +152,24 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The labels, in the order of the columns."""
+        """Return the labels in the order of the columns."""
         check_is_fitted(self, "predictor_")
         names: tuple[str, ...] = self.predictor_.label_names
         return names
 
     @property
     def classes_(self) -> np.ndarray:
-        """[L], the labels in the order of the columns."""
+        """Return the labels in the order of the columns, [L]."""
         return np.array(self.label_names, dtype=object)
 
     def predict_proba(self, texts: Texts) -> np.ndarray:
-        """Probabilities [n, L], columns in the order of `label_names`."""
+        """Return probabilities [n, L], columns in the order of `label_names`."""
         check_is_fitted(self, "predictor_")
         probabilities: np.ndarray = self.predictor_.probabilities(read_texts(texts))
         return probabilities
 
     def predict(self, texts: Texts) -> list[list[str]] | np.ndarray:
-        """Label names for each text; a 0/1 matrix if it was trained on one without names."""
+        """Return the label names of each text; a 0/1 matrix if trained on one without names."""
         check_is_fitted(self, "predictor_")
         predictor = self.predictor_
         chosen = predictor.decision.given(predictor.scores(read_texts(texts)))
@@ -184,19 +184,19 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return embeddings
 
     def evaluate(self, texts: Texts, labels: Labels) -> dict[str, float]:
-        """Scores against the truth: `micro_f1`, `macro_f1`, `hamming_loss`, `macro_f1_head`/`_medium`/`_tail` and more.
+        """Return scores: `micro_f1`, `macro_f1`, `hamming_loss`, `macro_f1_head`/`_medium`/`_tail` and more.
 
         Labels it was not trained on are left out of the scores, and named in a warning.
         """
         return self.evaluate_split(Split(read_texts(texts), known_labels(labels, self.label_names)))[0]
 
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
-        """Scores on a split whose label columns are those of the model, overall and label by label."""
+        """Return scores on a split whose label columns are those of the model, overall and label by label."""
         check_is_fitted(self, "predictor_")
         return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(split.texts))
 
     def evaluate_out_of_fold(self) -> tuple[dict[str, float], list[LabelScore]]:
-        """Scores on the training documents themselves, overall and label by label.
+        """Return out-of-fold scores on the training documents, overall and label by label.
 
         Each document was scored by a model that was not trained on it, so they estimate the scores on new documents;
         with `folds=0` there are none. `predictor_.out_of_fold` holds the predictions, and gives 95 % intervals too.
@@ -205,7 +205,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self.predictor_.judged()
 
     def score(self, texts: Texts, labels: Labels) -> float:
-        """Macro-F1, for scikit-learn's model selection."""
+        """Return macro-F1, for scikit-learn's model selection."""
         return self.evaluate(texts, labels)["macro_f1"]
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -220,7 +220,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             save(self.predictor_, folder)
 
     def push_to_hub(self, name: str, *, private: bool | None = None, token: str | None = None) -> str:
-        """Write the model folder, with its card, to the Hugging Face hub; returns its address there.
+        """Upload the model folder, with its card, to the Hugging Face hub, and return its address there.
 
         Args:
             name: "user/model"; made if it is not there.
@@ -254,7 +254,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
 @contextmanager
 def _warnings_of_main_only() -> Iterator[None]:
-    """What is said of the data and the settings is true of all processes, and one says it."""
+    """Silence warnings in all processes but the main one: they would all give the same."""
     with warnings.catch_warnings():
         if not is_main():
             warnings.simplefilter("ignore")

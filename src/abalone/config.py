@@ -1,9 +1,10 @@
-"""Define every setting once: its default and its description. YAML, options and classifier are views."""
+"""All settings, each with its default and description; YAML, options and the classifier are views of them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -19,7 +20,7 @@ NO_ENCODER = "none"  # in place of an encoder's name
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How a model is made. Immutable; `replace` makes a changed copy.
+    """Hold the settings of a model. Immutable; `replace` returns a changed copy.
 
     The defaults of training are the paper's values, except for the encoder, which is the one that needs no network
     (the paper has roberta-base and legal-bert-base-uncased), and for the precision. The paper also tries 2e-5 for the
@@ -97,33 +98,33 @@ class Config:
         _check(self)
 
     def replace(self, **changes: Any) -> "Config":
-        """A copy with some settings changed; unknown names are refused with the nearest match."""
+        """Return a copy with some settings changed; an unknown name is refused with the nearest match."""
         refuse_unknown(changes, SETTINGS, "setting")
         return replace(self, **changes)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Config":
-        """From plain values, as they stand in YAML or JSON; what is not named has its default."""
+        """Read plain values, as in YAML or JSON; settings that are not named have their defaults."""
         return cls().changed_by(values)
 
     def changed_by(self, values: dict[str, Any]) -> "Config":
-        """A copy with some settings changed to plain values, as they stand in YAML or JSON."""
+        """Return a copy with some settings changed to plain values, as in YAML or JSON."""
         refuse_unknown(values, SETTINGS, "setting")
         return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Config":
-        """From a YAML file of settings; what is not named has its default."""
+        """Read a YAML file; settings that are not named have their defaults."""
         values = read_yaml(path)
         with naming(path):
             return cls.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for YAML and JSON."""
+        """Return plain values, for YAML and JSON."""
         return asdict(self)
 
     def to_yaml(self, path: str | Path) -> None:
-        """Write every setting, defaults included, so that the file tells the whole story."""
+        """Write every setting to a YAML file, defaults included."""
         import yaml
 
         Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
@@ -134,11 +135,11 @@ KINDS: dict[str, Any] = get_type_hints(Config)
 ABOUT: dict[str, str] = {
     name: kind.__metadata__[0] for name, kind in get_type_hints(Config, include_extras=True).items()
 }
-OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
+OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change the result of a run
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The `setting: value` lines of a file."""
+    """Read the `setting: value` lines of a file."""
     import yaml
 
     try:
@@ -154,7 +155,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Say in which file a setting is that is refused."""
+    """Name the file in the error about a setting in it."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -162,7 +163,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> None:
-    """Raise if one of the names is not known, with the nearest one that is."""
+    """Raise if a name is unknown, and suggest the nearest known one."""
     for name in names:
         if not isinstance(name, str) or name not in known:
             near = get_close_matches(short(name).strip("'"), known, n=1)
@@ -171,7 +172,7 @@ def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> N
 
 
 def _number(name: str, value: Any) -> Any:
-    """YAML takes 5e-5 for a text, since it has no dot; people do not."""
+    """Return the value as a number where the setting is one: YAML reads 5e-5, without a dot, as a string."""
     default = next(field.default for field in fields(Config) if field.name == name)
     if isinstance(default, float) and isinstance(value, str):
         with suppress(ValueError):
@@ -200,6 +201,7 @@ _LEAST: dict[str, float] = {
 _LARGEST = 2**32 - 1  # what the libraries beneath take for a seed; nothing else comes near it
 LEFT_OPEN = ("learning_rate", "epochs", "folds")  # may be None: what suits the encoder, the corpus and the device
 _ABOVE_ZERO = ("temperature", "beta", "clip")
+_FINITE = ("temperature",)
 _SHARES = ("dropout", "momentum", "warmup", "beta")
 CHOICES: dict[str, tuple[object, ...]] = {
     "pooling": get_args(Pooling),
@@ -218,7 +220,7 @@ _WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an 
 
 
 def _check(config: Config) -> None:
-    """Refuse values that could only fail later, naming the setting and the value."""
+    """Raise on a value that would only fail later; the error names setting and value."""
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         default = field.default
@@ -238,6 +240,8 @@ def _check(config: Config) -> None:
             raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:
             raise ValueError(f"{name} must be above 0, got {short(value)}")
+        if name in _FINITE and value == inf:
+            raise ValueError(f"{name} must be finite, got {short(value)}")
         if name in _SHARES and not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
         if name in CHOICES and value not in CHOICES[name]:
@@ -256,5 +260,5 @@ def _check(config: Config) -> None:
 
 
 def _plain(value: object) -> str:
-    """A value as YAML has it."""
+    """Return a value as YAML writes it."""
     return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

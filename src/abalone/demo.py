@@ -1,4 +1,4 @@
-"""The main job on a small real corpus, as much of it as this machine does in about four minutes: `abalone demo`."""
+"""The demo: training on a part of a small bundled corpus, as large as this machine manages in four minutes."""
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ SETTINGS = recipe(max_length=96, freeze_layers=4, epochs=3, head_learning_rate=5
 
 @dataclass(frozen=True)
 class Size:
-    """How much of the job is done. There are few sizes, so that each gives the same scores again.
+    """Hold how much is trained on, and how. There are few sizes, so that each gives the same scores again.
 
     Args:
         shares: of the splits of the bundled sample.
@@ -68,11 +68,11 @@ def choose_size(seconds: float) -> Size:
 
 
 class _MeasuredError(Exception):
-    """Stops a run before its first step, when it is known how long it would take."""
+    """Stop a run before its first step, when its time is estimated."""
 
 
 def measured_seconds() -> float:
-    """Return how long ABALONE's training takes here at size `USUAL`, by a few batches of it; 0 on a GPU."""
+    """Estimate the seconds of ABALONE's training at size `USUAL` on this machine, by a few batches; 0 on a GPU."""
     if choose_device().type != "cpu":
         return 0.0
     estimates: list[Estimate] = []
@@ -87,10 +87,10 @@ def measured_seconds() -> float:
 
 
 def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
-    """Train tf-idf, BCE and ABALONE on the same documents, and print how they do on the same test documents.
+    """Train tf-idf, BCE and ABALONE on the same documents, and print their scores on the same test documents.
 
     Args:
-        folder: where to leave the model folder; it is not written where left out.
+        folder: the model folder to write, if any.
 
     Returns:
         The scores of each, as printed.
@@ -144,7 +144,7 @@ def run_demo(folder: Path | None = None) -> dict[str, dict[str, float]]:
 
 
 def verdict(rows: Mapping[str, Mapping[str, float]], documents: int) -> str:
-    """Say in a sentence or two whether ABALONE is ahead, and why not where it is not.
+    """Return a sentence or two on whether ABALONE is ahead, and if not, why.
 
     Args:
         rows: the scores of each model.
@@ -173,7 +173,7 @@ def _trained(settings: Config) -> str:
 
 
 def demo_corpus(size: Size = USUAL) -> Corpus:
-    """A stratified part of the bundled sample, always the same for a size."""
+    """Return a stratified part of the bundled sample, always the same for a size."""
     whole = load_corpus("arxiv-sample")
     train, validation, test = (_part(split, size.shares[name]) for name, split in whole.splits())
     return replace(whole, train=train, validation=validation, test=test, name="arxiv-sample, a part")

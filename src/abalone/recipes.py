@@ -1,4 +1,4 @@
-"""Recipes: settings that were chosen together, under a name. What they are worth is in docs/recipe.md."""
+"""Recipes: named settings that were chosen together. docs/recipe.md has their scores."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ ABOUT_RECIPES = {  # as the help says it
 
 
 def recipe(name: str = DEFAULT, **changes: Any) -> Config:
-    """The settings of a recipe, some of them changed.
+    """Return the settings of a recipe, some of them changed.
 
     Example:
         >>> recipe("fast", seed=3).lexical
@@ -66,9 +66,9 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Config:
 
 
 def nearest_recipe(config: Config) -> tuple[str, list[str]]:
-    """The recipe that says most of these settings, and the names of those that it says otherwise.
+    """Return the recipe that agrees with most of these settings, and the settings that differ from it.
 
-    So a model can tell by what it was made, whatever names the settings came from.
+    So a model can say how it was made, however its settings were given.
     """
     values = config.to_dict()
     other: dict[str, list[str]] = {}
@@ -87,7 +87,7 @@ def words_alone(config: Config) -> Config:
 
 
 def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
-    """A recipe, changed by a YAML file of settings, which may itself name the recipe.
+    """Return a recipe changed by a YAML file of settings, which may name the recipe.
 
     Args:
         file: `setting: value` lines.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tiny
-from abalone.cli.corpus import as_in_training
 from abalone.cli.serve import read_model
+from abalone.data.leakage import options_of_training
 from train_command import run
 
 NAMED = ("--text-column", "head", "--text-column", "body", "--label-column", "kinds", "--label-separator", "/")
@@ -81,8 +81,8 @@ def test_evidence_is_what_was_trained_on(workshop, capsys):
 def test_other_data_is_read_by_its_own_columns(workshop, tmp_path):
     (tmp_path / "others.csv").write_text(rows("title,text,labels").replace("/", ";"))
     trained = json.loads((workshop / "model" / "abalone.json").read_text())["story"]["provenance"]
-    assert as_in_training(str(tmp_path / "others.csv"), {"text_column": None}, [trained]) == {"text_column": None}
-    half = as_in_training(str(workshop / "tickets.csv"), {"label_column": ["body"]}, [trained])
+    assert options_of_training(str(tmp_path / "others.csv"), {"text_column": None}, [trained]) == {"text_column": None}
+    half = options_of_training(str(workshop / "tickets.csv"), {"label_column": ["body"]}, [trained])
     assert half == {"label_column": ["body"], "text_column": ["head", "body"]}
 
 
@@ -90,7 +90,7 @@ def test_models_that_were_trained_on_other_columns_leave_it_open(workshop):
     trained = json.loads((workshop / "model" / "abalone.json").read_text())["story"]["provenance"]
     other = {**trained, "columns": {**trained["columns"], "text": ["body"]}}
     data = str(workshop / "tickets.csv")
-    assert as_in_training(data, {}, [trained, trained])["label_separator"] == "/"
-    assert as_in_training(data, {}, [trained, other]) == {}
+    assert options_of_training(data, {}, [trained, trained])["label_separator"] == "/"
+    assert options_of_training(data, {}, [trained, other]) == {}
     for unknown in ({}, {"columns": 3}, {"columns": {"text": [3], "labels": "kinds"}}):
-        assert as_in_training(data, {}, [unknown]) == {}
+        assert options_of_training(data, {}, [unknown]) == {}

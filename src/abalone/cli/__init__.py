@@ -1,7 +1,7 @@
 """The command `abalone`.
 
 A command is a module of this package that decorates a function with `@app.command()`, and a line below that
-imports it. It imports what it needs when it runs, so that `abalone --help` answers at once.
+imports the module. A command imports what it needs when it runs, so that `abalone --help` answers at once.
 """
 
 from abalone.cli import demo as demo

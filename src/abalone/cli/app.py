@@ -1,40 +1,31 @@
-"""The command line itself: the group that all commands belong to, and how it speaks to a person.
+"""The application that all commands belong to: help, errors, warnings and exit statuses.
 
-What a person can fix ends in a short `error: …` and status 2, in every command: a `DataError`, a file that cannot be
-read or written, an extra that is not installed, running out of memory (smaller settings help), and a `ValueError` that
-our own code raises, which is how our functions refuse a setting (`epochs must be at least 0`). A `ValueError` from
-another library is a bug of ours, as is everything else, and shows its traceback.
+What a user can fix ends in a short `error: …` and status 2, in every command: an `InputError`, a file that cannot be
+read or written, an extra that is not installed, and running out of memory (smaller settings help). Any other exception
+is a bug, and shows its traceback.
 """
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dis import opname
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
 from abalone import __version__
-from abalone.cli.help import Command, without_types
-from abalone.extras import install_hint
-from abalone.files.errors import DataError, readable
+from abalone.errors import InputError, install_hint, spelling_options
+from abalone.files.errors import readable
 from abalone.launch import is_main, launched
 
-PACKAGE = Path(__file__).parents[1]
-MISTAKES = (DataError, OSError, ImportError)
+MISTAKES = (InputError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives it), or use another place"
-ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
-    r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
-)
 NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 # As one meets them, from a first look to the paper's tables.
@@ -42,7 +33,7 @@ ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "ex
 
 
 class Commands(TyperGroup):
-    """Runs a command and turns mistakes, warnings and Ctrl-C into lines a person can read."""
+    """Run a command, and print errors, warnings and Ctrl-C as lines without a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of the help."""
@@ -62,13 +53,12 @@ class Commands(TyperGroup):
                     return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # `abalone … | head`: the reader has seen enough
-            except (*MISTAKES, ValueError, MemoryError, RuntimeError) as error:
+            except (*MISTAKES, MemoryError, RuntimeError) as error:
                 if not is_mistake(error):
                     raise
-                command = self.commands.get(ctx.invoked_subcommand)
                 # It may be that only this process cannot go on: a file that one machine does not have.
                 kind = "error" if is_main() else f"error in process {launched()[0]}"
-                _tell(kind, _in_options(_message(error), command), typer.colors.RED)
+                _tell(kind, _message(error), typer.colors.RED)
                 raise typer.Exit(MISTAKE) from None
             except KeyboardInterrupt as stop:
                 if is_main():
@@ -76,8 +66,46 @@ class Commands(TyperGroup):
                 raise typer.Exit(INTERRUPTED) from None
 
 
+class Command(TyperCommand):
+    """Show help without Python types, and break its lines only where the terminal ends."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.help = unwrapped(self.help or "")
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` among them."""
+        return without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; messages of the library spell its settings as options."""
+        options = {parameter.name: parameter.opts[0] for parameter in self.params if parameter.opts[0].startswith("--")}
+        with spelling_options(options):
+            return super().invoke(ctx)
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Hide Python types, such as `<bool>` or `<path>`, beside flags and arguments."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # its name says what it is
+        elif parameter.metavar is None and getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+def unwrapped(text: str) -> str:
+    r"""Undo line breaks within paragraphs.
+
+    Example:
+        >>> unwrapped("One\n    line.\n\n    Another paragraph.")
+        'One line.\n\nAnother paragraph.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 class App(typer.Typer):
-    """An application whose commands have the help of `Command`."""
+    """Register commands that have the help of `Command`."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """Register a command, as `typer.Typer` does."""
@@ -116,23 +144,8 @@ def main(
 
 
 def is_mistake(error: Exception) -> bool:
-    """Whether a person can fix it: then the message is enough."""
-    if isinstance(error, MISTAKES) or _is_out_of_memory(error):
-        return True
-    if not isinstance(error, ValueError):
-        return False
-    return _raised_by_us(error.__traceback__)
-
-
-def _raised_by_us(traceback: TracebackType | None) -> bool:
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None:
-        return False
-    code = traceback.tb_frame.f_code
-    # Only the instruction tells our `raise` from a function in C, say `float`, that stands on a line of ours.
-    instruction = opname[code.co_code[traceback.tb_lasti]]
-    return instruction == "RAISE_VARARGS" and Path(code.co_filename).is_relative_to(PACKAGE)
+    """Return whether a user can fix it, so that the message is enough."""
+    return isinstance(error, MISTAKES) or _is_out_of_memory(error)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -143,7 +156,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 @contextmanager
 def _main_process_speaks() -> Iterator[None]:
-    """Of several processes launched together, the main one says what all would say."""
+    """Silence all of several processes launched together but the main one: they would all print the same."""
     if is_main():
         yield
         return
@@ -187,24 +200,11 @@ def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _in_options(message: str, command: Any) -> str:
-    """The message with the arguments of our functions, `text_column=`, spelled as options, `--text-column`."""
-    names = {parameter.name: parameter.opts[0] for parameter in (command.params if command else ())}
-
-    def spelled(argument: re.Match[str]) -> str:
-        option = names.get(argument["name"], "")
-        if not option.startswith("--"):
-            return argument[0]
-        return f"{option} " if argument["value"] is not None else option
-
-    return ARGUMENT.sub(spelled, message)
-
-
 def _require_streams() -> None:
-    """Raise if there is nowhere to write to, as after `>&-`; who reads nothing and hears nothing is not missed.
+    """Raise if standard output is closed, as after `>&-`; replace standard input and error if they are.
 
-    Without that, the next file that is opened gets the number of the closed stream, and what a library prints ends in
-    that file.
+    Otherwise the next file to be opened gets the number of the closed stream, and what a library prints ends in that
+    file.
     """
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process lives

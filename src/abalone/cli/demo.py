@@ -1,4 +1,4 @@
-"""`abalone demo`: a comparison on a bundled corpus, as large as this machine computes in minutes."""
+"""`abalone demo`: compare models on a bundled corpus, in minutes."""
 
 from pathlib import Path
 from typing import Annotated

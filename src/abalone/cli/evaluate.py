@@ -1,4 +1,4 @@
-"""`abalone evaluate`: how good a model is on documents whose labels are known."""
+"""`abalone evaluate`: score a model on labelled documents."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import reads_corpus, tell
-from abalone.cli.models import DEVICE_HELP, open_model
-from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
+from abalone.cli.options import (
+    Device,
+    SplitToScore,
+    open_model,
+    reading_arguments,
+    reads_corpus,
+    tell,
+    tell_absent,
+    tell_documents,
+    unrepeated,
+)
+from abalone.errors import InputError
 from abalone.files.errors import printable_json
 from abalone.launch import launched
 
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
 
-ADVICE = "run `abalone evaluate {}` without DATA for its out-of-fold scores, or "
 SHOWN = 10  # labels at the bad end of the per-label table
 
 
@@ -39,12 +47,9 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=SPLIT_HELP),
-    ] = None,
+    split: SplitToScore = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all scores as JSON.")] = False,
-    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
+    device: Device = "auto",
     **reading: Any,
 ) -> None:
     """Score a model on DATA: overall, on frequent and rare labels, and label by label.
@@ -53,12 +58,11 @@ def evaluate(
     """
     from abalone.cli.tables import scores_table
     from abalone.data.in_memory import known_labels
-    from abalone.data.split import SPLITS
+    from abalone.data.leakage import AllSeenError, check_split, documents_to_score
     from abalone.evaluation.out_of_fold import OUT_OF_FOLD
     from abalone.evaluation.scored_model import evaluate_model
 
-    if split not in {None, "all", *SPLITS}:
-        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
+    check_split(split)
     if data is None:
         if given := [name for name, value in {"split": split, **reading}.items() if value]:
             raise ValueError(f"--{given[0].replace('_', '-')} needs DATA: give the documents to score")
@@ -73,18 +77,24 @@ def evaluate(
             "medium and tail are missing: export the model again",
             stacklevel=2,
         )
-    trained_on = {str(model): opened.story.get("provenance", {})}
-    seen = {} if opened.seen is None else {str(model): opened.seen}
-    advice = ADVICE.format(model) if (model / OUT_OF_FOLD).is_file() else ""
-    name, split, texts, labels = to_score(data, split, trained_on, seen, advice=advice, **reading)
-    absent = tell_absent(str(model), opened.label_names, name, labels)
-    truth = known_labels(labels, opened.label_names)
-    scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))
+    try:
+        with unrepeated() as notes:
+            found = documents_to_score(data, {str(model): opened}, split, **reading_arguments(**reading))
+            notes += found.data_notes
+    except AllSeenError as error:
+        if (model / OUT_OF_FOLD).is_file():
+            advice = f"or run `abalone evaluate {model}` without DATA for its out-of-fold scores"
+            raise InputError(f"{error}, {advice}") from None
+        raise
+    tell_documents(found)
+    absent = tell_absent(str(model), opened.label_names, found)
+    truth = known_labels(found.labels, opened.label_names)
+    scores, by_label = evaluate_model(opened, truth, _probabilities(opened, found.texts, device))
     if as_json:
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
         typer.echo(printable_json(told, indent=2))
         return
-    scores_table({split: scores}, title=f"{name}, {len(texts):,} documents", present=True)
+    scores_table({found.split: scores}, title=f"{found.name}, {len(found.texts):,} documents", present=True)
     _show_lowest(by_label)
 
 
@@ -96,7 +106,7 @@ def _show_lowest(by_label: "Sequence[LabelScore]") -> None:
 
 
 def _show_out_of_fold(model: Path, as_json: bool) -> None:
-    """Print the scores that a model folder holds; nothing is computed but the intervals, and no torch is needed."""
+    """Print the out-of-fold scores of a model folder; only intervals are computed, and no torch is needed."""
     from abalone.cli.tables import scores_table
     from abalone.inference.folder import load_judged
 
@@ -130,7 +140,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
 
 
 def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> tuple[int, int]:
-    """Say which labels cannot be judged by these documents; returns how many none carries, and how many one fold."""
+    """Print which labels these documents cannot judge; return how many occur in none, and how many in one fold."""
     from abalone.data.notes import listed
 
     names = judged.label_names
@@ -154,7 +164,7 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
 
 
 def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
-    """[n, L]; of a folder, all processes that were launched encode for each other. An ONNX file needs no torch."""
+    """Return probabilities [n, L]; with a model folder, all launched processes share the encoding."""
     from abalone.inference.onnx_model import OnnxModel
 
     if isinstance(model, OnnxModel):

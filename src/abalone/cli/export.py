@@ -1,4 +1,4 @@
-"""`abalone export`: a model folder as one ONNX file that runs without torch."""
+"""`abalone export`: write a model folder as one ONNX file that runs without torch."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`abalone predict`: texts in; out come JSON lines or CSV rows, one per text, or files of them."""
+"""`abalone predict`: label texts; answers are JSON lines, CSV rows or Parquet files."""
 
 import codecs
 import os
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import READING_PANEL, Encoding, SkipBadRows, TextColumn, columns_of_training
-from abalone.cli.models import DEVICE_HELP, open_model
+from abalone.cli.options import READING_PANEL, Device, Encoding, SkipBadRows, TextColumn, open_model
 from abalone.config import Precision
 from abalone.files.errors import printable_json
 from abalone.launch import is_main, launched
@@ -62,7 +61,7 @@ def predict(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last complete file in the folder.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         Precision | None,
         typer.Option(
@@ -90,6 +89,7 @@ def predict(
     the work. With --output FILE.csv all answers go to that file.
     """
     from abalone.data.bad_rows import Skipped
+    from abalone.data.leakage import columns_of_training
     from abalone.data.rows import TextColumns
     from abalone.data.unlabelled import count_texts, require_file
     from abalone.inference.answers import Wanted
@@ -173,7 +173,7 @@ def predict(
 
 
 def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
-    """The form of the answers, by its name or that of the file; raises where the two, or other options, do not fit."""
+    """Return the format of the answers, by its name or the file's; raise where options contradict each other."""
     by_name = output is not None and output.suffix.lower() == ".csv" and not output.is_dir()
     form = form or ("csv" if by_name else "jsonl")
     if by_name and form != "csv":
@@ -195,9 +195,9 @@ def _answered(
     *,
     shown: bool,
 ) -> "Iterator[Iterable[Answer]]":
-    """The answers to the texts of a file or a stream, block after block, under one bar if it is `shown`.
+    """Yield the answers to the texts of a file or a stream in blocks, under one progress bar if it is `shown`.
 
-    Where there is no text at all, a note says so.
+    A note says if there is no text at all.
     """
     from abalone.data.rows import with_ids
     from abalone.data.unlabelled import count_texts
@@ -237,7 +237,7 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
 
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
-    """Let all processes that were launched encode for each other."""
+    """Share the encoding among all launched processes."""
     from abalone.inference.predictor import Predictor
     from abalone.training.processes import launched_ranks
 
@@ -249,7 +249,7 @@ def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
 def texts_one_by_one(
     file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
 ) -> "Iterator[Row]":
-    """Texts as they are read."""
+    """Yield texts one by one."""
     from abalone.data.bad_rows import usable
     from abalone.data.unlabelled import read_unlabelled
 
@@ -264,7 +264,7 @@ def texts_one_by_one(
 def texts_in_blocks(
     file: str, columns: "TextColumns", skipped: "Skipped | None" = None, encoding: str | None = None
 ) -> "Iterator[list[Row]]":
-    """Texts in lists that fit in memory: those of a stream as they come, those of a file some thousand at a time."""
+    """Yield texts in lists that fit in memory: of a stream as lines arrive, of a file some thousand at a time."""
     from abalone.data.bad_rows import usable
     from abalone.inference.answers import windows
 
@@ -280,7 +280,7 @@ def texts_in_blocks(
 def rows_of_stream(
     descriptor: int, columns: "TextColumns", encoding: str | None = None
 ) -> "Iterator[list[Row | BadRow]]":
-    """The texts of a stream's lines, as they come."""
+    """Yield the rows of a stream's lines as they arrive."""
     from abalone.data.streams import known_encoding
     from abalone.data.unlabelled import rows_of_lines
 
@@ -289,9 +289,9 @@ def rows_of_stream(
 
 
 def lines_as_they_come(descriptor: int, encoding: str | None = None) -> Iterator[list[str]]:
-    """Whole lines of a stream, as many at a time as have arrived: one from a person, many from a file.
+    """Yield the lines of a stream as they arrive: one at a time from a terminal, many from a file.
 
-    Bytes that are not of the encoding, by default UTF-8, become lone surrogates, as `open_text` has them.
+    Bytes that are invalid in the encoding, by default UTF-8, become lone surrogates, as with `open_text`.
     """
     from abalone.data.streams import decoder_of
 

@@ -1,4 +1,4 @@
-"""`abalone report`: one page to look at a model, or at several side by side."""
+"""`abalone report`: write an HTML page about a model, or about several side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import reads_corpus
-from abalone.cli.models import DEVICE_HELP, tell_unused_device
-from abalone.cli.scored import SPLIT_HELP, tell_absent, to_score
+from abalone.cli.options import (
+    Device,
+    SplitToScore,
+    reading_arguments,
+    reads_corpus,
+    tell,
+    tell_absent,
+    tell_documents,
+    tell_unused_device,
+    unrepeated,
+)
 
 
 @app.command()
@@ -25,14 +33,11 @@ def report(
             "Without it the page shows the data stored in the model folders, with out-of-fold scores if there are any.",
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=SPLIT_HELP),
-    ] = None,
+    split: SplitToScore = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")] = Path(
         "report.html"
     ),
-    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
+    device: Device = "auto",
     **reading: Any,
 ) -> None:
     """Write an HTML page about a model, or compare several: scores by label, calibration, errors, documents to read.
@@ -40,12 +45,12 @@ def report(
     The page is one file that opens from disk and needs no network.
     """
     from abalone.classifier import AbaloneClassifier
-    from abalone.data.split import SPLITS
+    from abalone.data.leakage import check_split, documents_to_score
+    from abalone.evaluation.out_of_fold import WHERE
     from abalone.report.page import write_report
     from abalone.report.runs import Documents
 
-    if split not in {None, "all", *SPLITS}:
-        raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
+    check_split(split)
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: name an HTML file with --output")
     if files := [folder for folder in folders if folder.is_file()]:
@@ -61,16 +66,18 @@ def report(
         tell_unused_device(device)
     documents = None
     if data is not None:
-        trained_on = {name: model.predictor_.story.get("provenance", {}) for name, model in models.items()}
-        seen = {name: known for name, model in models.items() if (known := model.predictor_.seen) is not None}
-        judged = {
-            name: answers for name, model in models.items() if (answers := model.predictor_.out_of_fold) is not None
-        }
+        predictors = {name: model.predictor_ for name, model in models.items()}
+        judged = {name: own.out_of_fold for name, own in predictors.items() if own.out_of_fold is not None}
         honest = judged if len(judged) == len(models) else {}
-        corpus, split, texts, labels = to_score(data, split, trained_on, seen, judged=honest, **reading)
+        with unrepeated() as notes:
+            found = documents_to_score(data, predictors, split, out_of_fold=honest, **reading_arguments(**reading))
+            notes += found.data_notes
+        tell_documents(found)
+        if found.out_of_fold:
+            tell(["every document was used in training: the page shows out-of-fold predictions."])
         for name, model in models.items():
-            tell_absent(name, model.label_names, corpus, labels)
-        documents = Documents(corpus, split, texts, labels)
+            tell_absent(name, model.label_names, found)
+        documents = Documents(found.name, WHERE if found.out_of_fold else found.split, found.texts, found.labels)
     write_report(models, output, documents)
     typer.echo(f"report: {output}")
     if documents is None:
@@ -80,7 +87,7 @@ def report(
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """What the page calls each folder: as little of its path, from the end, as tells them apart.
+    """Return a name for each folder: the shortest end of its path that is unique.
 
     Example:
         >>> short_names([Path("runs/a/model"), Path("runs/b/model")])

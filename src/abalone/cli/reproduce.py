@@ -1,4 +1,4 @@
-"""`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
+"""`abalone reproduce`: compute the paper's tables and figures for any corpus and encoder."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Data, read_and_tell, reads_corpus
-from abalone.cli.models import DEVICE_HELP
-from abalone.extras import install_hint
+from abalone.cli.options import DEVICE_HELP, Data, read_corpus, reads_corpus
+from abalone.errors import install_hint
 from abalone.files.errors import printable, readable
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def reproduce(
     outcome = None
     if not print_only:
         choose_device(base.device)
-        corpus = read_and_tell(data, **reading)
+        corpus = read_corpus(data, **reading)
         with told_to_stop():
             try:
                 outcome = run_experiments(
@@ -178,7 +177,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
-    """Refuse to print a table of dashes: say which results are stored, so that the options can be corrected."""
+    """Return the error for options without stored results: which results there are, and the nearest ones."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
@@ -188,7 +187,7 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 
 
 def _tell_outcome(outcome: "Outcome") -> None:
-    """What was not done, and why; a failed run is status 1."""
+    """Print which runs are left or failed, and exit with status 1 if any failed."""
     if outcome.left:
         typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:

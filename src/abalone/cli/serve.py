@@ -1,4 +1,4 @@
-"""`abalone serve`: a model behind HTTP, with a page to try it on."""
+"""`abalone serve`: serve a model over HTTP, with a page to try it."""
 
 import os
 from collections.abc import Mapping
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import DataPath, read_and_tell, read_as_trained_on, same_data
-from abalone.cli.models import DEVICE_HELP, open_model
-from abalone.extras import install_hint
+from abalone.cli.options import DataPath, Device, open_model, read_corpus, tell, unrepeated
+from abalone.errors import install_hint
 from abalone.files.errors import printable
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Write a line of JSON per request, without texts, to standard output.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="NAME", help=DEVICE_HELP)] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Serve a model over HTTP: a page to try it, and an API with its reference at /docs."""
     try:
@@ -98,7 +97,7 @@ def serve(
 
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":
-    """The model, warmed up, with the training documents it is to show."""
+    """Return the model, warmed up, with the training documents it is to show."""
     from abalone.inference.served import Query, Served
 
     classifier = open_model(model, device)
@@ -106,13 +105,18 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     documents = None
     if evidence is not None:
         from abalone.data.benchmarks import BENCHMARKS
+        from abalone.data.leakage import corpus_of_training, same_data
         from abalone.inference.evidence import Evidence, as_trained_on
 
         trained_on = story.get("provenance", {})
         if evidence in BENCHMARKS or path is not None:  # which is refused with anything else
-            corpus = read_and_tell(evidence, trained_on=[trained_on], path=path)
+            corpus = read_corpus(evidence, trained_on=[trained_on], path=path)
         else:
-            corpus = read_as_trained_on(evidence, trained_on)
+            with unrepeated() as notes:
+                corpus = corpus_of_training(evidence, trained_on)
+                notes += corpus.notes
+            if not same_data(corpus.provenance, trained_on):
+                tell(corpus.notes)
         if story and not same_data(corpus.provenance, trained_on):
             typer.echo(f"note: {printable(corpus.name)} differs from the data that the model was trained on.", err=True)
         trained = as_trained_on(corpus, story)

@@ -1,4 +1,4 @@
-"""`abalone stats`: what a corpus looks like."""
+"""`abalone stats`: describe a corpus."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import Data, read_corpus, reads_corpus, unrepeated
+from abalone.cli.options import Data, reading_arguments, reads_corpus, unrepeated
 from abalone.files.errors import printable, printable_json
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ def stats(
     **reading: Any,
 ) -> None:
     """Show what a corpus looks like: sizes, labels, and the shape of its tail."""
+    from abalone.data.load import load_corpus
     from abalone.report.picture import picture_format
     from abalone.report.tail import draw_tail
 
     if plot is not None:
         picture_format(plot)  # before the long work rather than after it
     with unrepeated() as notes:
-        corpus = read_corpus(data, **reading)
+        corpus = load_corpus(data, **reading_arguments(**reading))
         notes += () if as_json else corpus.notes  # which are printed below
     measured = corpus.stats()
     if as_json:

@@ -1,4 +1,4 @@
-"""Scores as a table in the terminal."""
+"""Tables of scores in the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

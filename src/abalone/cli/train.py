@@ -1,4 +1,4 @@
-"""`abalone train`: from a corpus to a model folder."""
+"""`abalone train`: train a model on a corpus and write a model folder."""
 
 import inspect
 import logging
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.corpus import READING, Data, read_and_tell, reads_corpus
-from abalone.cli.models import tell_unused_device
+from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
+from abalone.errors import as_input_error
 from abalone.files.errors import readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
@@ -60,13 +60,14 @@ def train(
     settings = read_settings(config, recipe).replace(
         **{name: value for name, value in given.items() if value is not None}
     )
-    loss_spec(settings.objective)
+    with as_input_error():
+        loss_spec(settings.objective)
     choose_device(settings.device)
     if settings.encoder == NO_ENCODER:
         tell_unused_device(settings.device)
     if output.name in {"", ".."}:
         raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
-    corpus = read_and_tell(data, **reading)
+    corpus = read_corpus(data, **reading)
     open_choice = (
         recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
     )
@@ -79,13 +80,13 @@ def train(
 
 
 def _spelled(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed; those that were not given are left out."""
+    """Return options as words of a command line, without those that were not given."""
     given = {f"--{name.replace('_', '-')}": value for name, value in options.items() if value}
     return [word for option, value in given.items() for word in (option, *([] if value is True else [str(value)]))]
 
 
 def _with_settings(signature: inspect.Signature) -> inspect.Signature:
-    """The command's parameters with every setting of `Config` as an option, so that they are listed there alone."""
+    """Add every setting of `Config` to the parameters of the command, so that settings are listed once."""
     own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     settings = [
         inspect.Parameter(
@@ -115,7 +116,7 @@ def _placeholder(setting: str) -> str | None:
 
 
 def _explained(setting: str) -> str:
-    """What a setting is, and what the default recipe has; brackets are escaped, or rich takes them for markup."""
+    """Return the help of a setting, with the default recipe's value; brackets are escaped, as rich reads markup."""
     value = getattr(recipe_config(), setting)
     if isinstance(value, bool):
         value = "on" if value else "off"
@@ -163,7 +164,7 @@ def settings_for_cpu(settings: Config, corpus: "Corpus", resumed: Path | None) -
 
 
 def _characters(corpus: "Corpus", most: int) -> int:
-    """Characters of the training texts, of each at most so many; counted no further than needed."""
+    """Count the characters of the training texts, at most `most` of each, until there are `CPU_CHARACTERS`."""
     characters = 0
     for text in corpus.train.texts:
         characters += min(len(text), most)
@@ -173,14 +174,14 @@ def _characters(corpus: "Corpus", most: int) -> int:
 
 
 def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool, ask: bool = False) -> None:
-    """Train and write; checkpoints lie beside the model folder until it is there.
+    """Train a model and write its folder; checkpoints are in a folder beside it until then.
 
     Args:
         corpus: the documents.
         settings: all of them.
         output: the model folder.
-        resume: go on where a run stopped.
-        ask: whether a person in a terminal is asked before hours of work.
+        resume: continue an interrupted run.
+        ask: whether to ask in a terminal before hours of training.
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
@@ -241,8 +242,8 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
 
 
 def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
-    """Say how long it will take before it begins; in a terminal, ask before hours of work."""
-    from abalone.timetable import spoken
+    """Print how long training will take; in a terminal, ask before hours of it."""
+    from abalone.progress import spoken
 
     if not estimate.long:
         typer.echo(f"training on {estimate.device}: about {spoken(estimate.seconds)}", err=True)
@@ -253,12 +254,12 @@ def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
 
 
 def _in_terminal() -> bool:
-    """Whether a person is there to answer."""
+    """Return whether a user can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corpus") -> bool:
-    """Whether this very run has made the model folder, and none was begun there since."""
+    """Return whether this run has written the model folder, and none was begun there since."""
     from abalone.inference.folder import made_by
     from abalone.training.run import IDENTITY, fingerprint
 
@@ -270,13 +271,13 @@ def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corp
 
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the message to wherever stderr goes now: above the bar, while one is shown."""
+        """Write the message to stderr as it is now: above the progress bar, while one is shown."""
         typer.echo(readable(record.getMessage()), file=sys.stderr)
 
 
 @contextmanager
 def _epochs_told() -> Iterator[None]:
-    """Write a line an epoch: bars vanish, and in the log of a job there are none."""
+    """Print a line for each epoch: a log file has no progress bars, and in a terminal they vanish."""
     log, handler = logging.getLogger("abalone.training"), _Echo()
     level = log.level
     log.setLevel(logging.INFO)

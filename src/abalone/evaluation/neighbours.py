@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
+from abalone.errors import as_input_error
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.checks import Labels, read_labels
 from abalone.evaluation.votes import label_shares, vote_logits, vote_logits_in_blocks
@@ -153,6 +154,7 @@ def _nearest(queries: Tensor, references: Tensor, k: int) -> tuple[Tensor, Tenso
     return rows, cosines
 
 
+@as_input_error()
 def _read_embeddings(embeddings: Embeddings) -> Tensor:
     # Copied, as torch will not share memory that it may not write to, such as a read-only memory map.
     rows = embeddings.detach() if isinstance(embeddings, Tensor) else torch.from_numpy(np.array(embeddings))

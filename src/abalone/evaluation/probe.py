@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 
 from abalone.device import choose_device
+from abalone.errors import as_input_error
 from abalone.evaluation.checks import read_labels
 from abalone.evaluation.gridfits import (
     SCORED_AT_ONCE,
@@ -265,6 +266,7 @@ def probe_device(device: str | torch.device) -> torch.device:
     return torch.device("cpu") if chosen.type == "mps" else chosen
 
 
+@as_input_error()
 def read_features(name: str, features: Features, device: torch.device) -> Tensor:
     """[n, d] on the device, float64 where it was, else float32."""
     if not isinstance(features, Tensor):
@@ -280,6 +282,7 @@ def read_features(name: str, features: Features, device: torch.device) -> Tensor
     return tensor
 
 
+@as_input_error()
 def read_targets(name: str, labels: Labels) -> csr_array:
     """0/1 labels [n, L], a 1 for every entry."""
     if isinstance(labels, Tensor) or not issparse(labels):

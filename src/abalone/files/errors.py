@@ -1,14 +1,16 @@
-"""Errors that name a file: what is wrong, where, and what to do; and text of files made fit to print."""
+"""The error about a file, and text from files in a form that is safe to print."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from abalone.errors import InputError
+
 LONGEST = 800  # characters of a reason or a hint: files can hold column names of a megabyte
 
 
-class DataError(ValueError):
+class DataError(InputError):
     """Data that cannot be used as it is.
 
     The message reads `file:line: reason` followed by a hint, with whatever of these is known.

@@ -22,6 +22,7 @@ from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.text_encoder import TextEncoder, load_encoder, split_layers, window
+from abalone.errors import as_input_error
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.neighbours import NearestNeighbours
@@ -258,14 +259,16 @@ def _made_here(corpus: Corpus) -> bool:
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:
     """What could only fail later, after the expensive part, is said at once."""
-    spec = loss_spec(config.objective)
+    with as_input_error():
+        spec = loss_spec(config.objective)
+        finetuning = loss_spec(config.finetune_objective) if config.classifier == "finetune" else None
     if spec.takes == "label_embeddings" and config.max_chunks > 1:
         raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
     if config.freeze_layers and config.max_chunks > 1:
         raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
     if spec.takes == "label_embeddings" and not spec.joint:
         raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
-    if config.classifier == "finetune" and loss_spec(config.finetune_objective).takes != "logits":
+    if finetuning is not None and finetuning.takes != "logits":
         raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
     if config.folds and config.patience is not None:
         raise ValueError("patience watches validation documents, and with folds all are trained on: set folds to 0")
