@@ -23,11 +23,11 @@ from transformers import (
     RobertaConfig,
 )
 
-import abalone.encoder.offline
+import abalone.encoder.load
 import tiny
-from abalone.encoder.offline import packaged_encoder
+from abalone.encoder.load import load_encoder, packaged_encoder, window
 from abalone.encoder.packed import Packed
-from abalone.encoder.text_encoder import TextEncoder, join_layers, load_encoder, split_layers, window
+from abalone.encoder.text_encoder import TextEncoder, join_layers, split_layers
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 RELATIVE = {"relative_attention": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]}  # DeBERTa's
@@ -346,6 +346,6 @@ def test_the_packaged_encoder_is_the_published_one(monkeypatch):
     assert packaged_encoder("roberta-base") is None
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     assert digest == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    monkeypatch.setattr(abalone.encoder.offline, "SHA256", "0" * 64)
+    monkeypatch.setattr(abalone.encoder.load, "SHA256", "0" * 64)
     with pytest.raises(ValueError, match="are not those published as all-MiniLM-L6-v2: run pip install"):
         packaged_encoder("all-MiniLM-L6-v2")

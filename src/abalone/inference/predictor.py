@@ -96,7 +96,7 @@ class Predictor:
     @property
     def max_length(self) -> int:
         """Tokens of a text, or of each of its chunks, that are read."""
-        from abalone.encoder.text_encoder import window
+        from abalone.encoder.load import window
 
         encoder, tokenizer, _ = self.network
         return min(self.config.max_length, window(encoder, tokenizer))

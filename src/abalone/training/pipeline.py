@@ -21,7 +21,8 @@ from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
-from abalone.encoder.text_encoder import TextEncoder, load_encoder, split_layers, window
+from abalone.encoder.load import load_encoder, window
+from abalone.encoder.text_encoder import TextEncoder, split_layers
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.neighbours import NearestNeighbours

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from abalone.encoder.weights import Half, HalfWeights
+from abalone.encoder.fast.weights import LowPrecisionCopy, LowPrecisionWeights
 
 if TYPE_CHECKING:
     from abalone.encoder.fast.optimizer_kernels import Places
@@ -27,20 +27,24 @@ class MatrixUpdate:
     """
 
     def __init__(
-        self, adamw: torch.optim.AdamW, fast: HalfWeights, slow: HalfWeights | None, momentum: float = 0.0
+        self,
+        adamw: torch.optim.AdamW,
+        fast: LowPrecisionWeights,
+        slow: LowPrecisionWeights | None,
+        momentum: float = 0.0,
     ) -> None:
         self.adamw, self.fast, self.slow = adamw, fast, slow
         self.towards = None if slow is None else 1 - momentum
         followers = [None] * len(fast.matrices) if slow is None else slow.matrices
-        trained = [half.parameter.requires_grad for half in fast.matrices]
-        self.matrices: list[Half] = list(compress(fast.matrices, trained))
-        self._followers: list[Half | None] = list(compress(followers, trained))
+        trained = [matrix.parameter.requires_grad for matrix in fast.matrices]
+        self.matrices: list[LowPrecisionCopy] = list(compress(fast.matrices, trained))
+        self._followers: list[LowPrecisionCopy | None] = list(compress(followers, trained))
         self.tables: list[Tensor] = [] if fast.row_gradients is None else fast.tables
         self._group = self._only_group() if self.matrices else {}
         self._places: tuple[Places, Places | None] | None = None
 
     def _only_group(self) -> dict[str, Any]:
-        mine = {id(parameter) for parameter in (*(half.parameter for half in self.matrices), *self.tables)}
+        mine = {id(parameter) for parameter in (*(matrix.parameter for matrix in self.matrices), *self.tables)}
         groups = [g for g in self.adamw.param_groups if mine & {id(parameter) for parameter in g["params"]}]
         if len(groups) != 1:
             raise ValueError(f"the encoder's matrices are in {len(groups)} groups of the optimiser, not in one")

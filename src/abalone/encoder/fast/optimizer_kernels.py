@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from abalone.encoder.weights import RowGradients
+from abalone.encoder.fast.weights import RowGradients
 
 BLOCK, WARPS = 1024, 4
 TILE = 8  # rows of a program that sums squares

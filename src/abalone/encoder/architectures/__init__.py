@@ -1,0 +1,1 @@
+"""Architectures of `transformers` whose forward pass runs on packed tokens."""

@@ -1,0 +1,147 @@
+"""The interface between the packed forward pass and an architecture of `transformers`.
+
+An architecture is one file in this folder with an `Adapter`, which finds the parts of a model, and its class in
+`ADAPTERS` of `forward.py`. Architectures built like BERT share the arithmetic of `post_norm.py`. One that computes
+otherwise brings a `Layer` of its own. ModernBERT, for example, differs in these points, each of which has its place:
+
+- norms before the products, a gated activation and no biases: in `forward` of its layer. Its one matrix for queries,
+  keys and values is the only one of `projections`.
+- rotary positions: its layer turns queries and keys before attention, by tables that its adapter makes once a pass.
+- local attention in two layers of three: a field of its layer, passed on to attention.
+- no table of positions, and a norm after the last layer: `Embeddings` and `Adapter` each get an optional part.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, dtype, nn
+
+from abalone.encoder.fast.attention import PieceAttention
+from abalone.encoder.fast.weights import LayerWeights
+from abalone.encoder.packed import Packed
+
+
+class States(NamedTuple):
+    """The states that layers hand on: in full precision, and as the next product reads them."""
+
+    whole: Tensor  # [n, h]
+    read: Tensor  # [n, h], in low precision where products are; else the same tensor
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What holds for all layers of one forward pass."""
+
+    heads: int
+    activation: Callable[[Tensor], Tensor]
+    dropout: float  # 0 where nothing is trained
+    dtype: dtype  # of the products; norms, and what they add up, are in full precision
+    seeds: Tensor | None  # [layers, 3], where kernels of ours do the work between products
+    attention: PieceAttention
+
+
+class Settings(NamedTuple):
+    """The settings of all layers, as a model's configuration has them."""
+
+    heads: int
+    activation: str  # between the two products of the feed-forward part, by its name in `transformers`
+    dropout: float  # the share of states that is dropped in training
+    attention_dropout: float  # the share of the softmax that is
+
+
+class Embeddings(NamedTuple):
+    """The modules that make the first layer's states from token ids."""
+
+    words: nn.Embedding
+    positions: nn.Embedding
+    token_type: Tensor | None  # [h], of type 0, which all tokens have; none where there are no types
+    norm: nn.LayerNorm
+
+    @property
+    def first_position(self) -> int:
+        """The row of a piece's first token: padding may have a row of its own, and counting begins after it."""
+        return 0 if self.positions.padding_idx is None else self.positions.padding_idx + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(ABC):
+    """The modules of one layer, whatever the architecture calls them, and what it computes with them.
+
+    Args:
+        projections: to queries, keys and values: three of [h, h], or one of [3h, h].
+        output: after attention.
+        up: to the inner width.
+        down: back from it.
+    """
+
+    projections: tuple[nn.Linear, ...]
+    output: nn.Linear
+    up: nn.Linear
+    down: nn.Linear
+
+    @abstractmethod
+    def forward(
+        self, states: States, weights: LayerWeights, run: Pass, number: int, *, firsts_only: bool = False
+    ) -> States:
+        """Return the states after this layer, [N, h], or [P, h] of the first token of each piece.
+
+        Args:
+            states: [N, h].
+            weights: this layer's matrices in the precision of the products.
+            run: what holds for all layers.
+            number: of this layer, which has the row of this number in `run.seeds`.
+            firsts_only: whether only first tokens' states are wanted.
+        """
+
+    def weights(self, precision: dtype, *, joined: bool) -> LayerWeights:
+        """Cast the matrices for one pass; `joined` where one product is faster than three and worth a copy."""
+        return LayerWeights.cast(self.projections, (self.output, self.up, self.down), precision, joined=joined)
+
+
+class Adapter(ABC):
+    """A view of a model that shows its parts under one set of names, and holds no weights of its own.
+
+    Args:
+        model: of one of the `classes`.
+    """
+
+    classes: ClassVar[tuple[str, ...]]  # names, so that `transformers` need not be imported
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @abstractmethod
+    def settings(self) -> Settings:
+        """Return what the model's configuration says, whatever it calls it."""
+
+    @abstractmethod
+    def embeddings(self) -> Embeddings:
+        """Return the modules that make states from ids. They are absent in the upper part of a split model."""
+
+    @abstractmethod
+    def layers(self) -> list[Layer]:
+        """Return the layers, from the first to the last."""
+
+    def position_bias(self, batch: Packed) -> Tensor | None:
+        """Return what is added to the scores of attention, [heads, R, R] as `PieceAttention` wants them."""
+        return None
+
+    @property
+    def tables(self) -> list[Tensor]:
+        """The vectors of words and positions; none where the model is given states in their place."""
+        if not hasattr(self.model.embeddings, "word_embeddings"):
+            return []
+        parts = self.embeddings()
+        return [parts.words.weight, parts.positions.weight]
+
+    @classmethod
+    def from_checkpoint(cls, config: Any, tensors: Mapping[str, Tensor]) -> nn.Module | None:
+        """Build the modules of a saved model without `transformers`; `None` where that has to read it.
+
+        Args:
+            config: what config.json holds.
+            tensors: the weights, by their names in the file.
+        """
+        return None
