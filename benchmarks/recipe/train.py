@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abalone.data.corpus import Corpus
-from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.crossfit_probe import choose_setting
+from abalone.evaluation.matrices import EVERY
+from abalone.evaluation.mixing import vote_logits
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.evaluation.votes import vote_logits
 from abalone.files.cache import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.machine import machine, versions

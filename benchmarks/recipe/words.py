@@ -10,9 +10,9 @@ from argparse import ArgumentParser
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.evaluation.calibration import Link
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.tfidf import TermCounts
 from benchmarks.recipe.pools import Pool, joined
 from benchmarks.recipe.screen import METRICS, Pools, Run, crosswise, load
 

@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from abalone.evaluation import lexical
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel, Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.tfidf import TermCounts
 
 DECIDING = ("quark", "ribosome", "tax law")
 SHARES = (0.5, 0.2, 0.05)

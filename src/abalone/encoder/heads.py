@@ -8,7 +8,7 @@ import torch
 from scipy.special import expit
 from torch import Tensor, nn
 
-from abalone.evaluation.blocks import Computed, Index, Scores, held
+from abalone.evaluation.matrices import Computed, Index, Scores, held
 
 PROJECTION_DIM = 256  # the paper's d
 

@@ -28,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels
-from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import Counts
+from abalone.evaluation.matrices import Labels, check_same_shape, read_labels
+from abalone.evaluation.metrics import THIRDS, Counts
 
 SAMPLES = 1000
 LEVEL = 0.95

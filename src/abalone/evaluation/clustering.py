@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.evaluation.checks import Labels, read_labels
+from abalone.evaluation.matrices import Labels, read_labels
 
 PROPORTIONS = tuple(tenth / 10 for tenth in range(1, 11))
 IN_THE_TABLE = 0.5  # the paper's table keeps half of the combinations

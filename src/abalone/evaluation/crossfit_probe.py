@@ -12,10 +12,11 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from abalone.evaluation.checks import Labels as ReadableLabels
-from abalone.evaluation.checks import read_labels
+from abalone.evaluation.calibration import Link
 from abalone.evaluation.gridfits import SCORED_AT_ONCE, GridFits, Setting, shuffled_batches
-from abalone.evaluation.platt import Link
+from abalone.evaluation.matrices import Labels as ReadableLabels
+from abalone.evaluation.matrices import read_labels
+from abalone.evaluation.metrics import ranking_scores
 from abalone.evaluation.probe import (
     Features,
     Labels,
@@ -26,7 +27,6 @@ from abalone.evaluation.probe import (
     read_features,
     read_targets,
 )
-from abalone.evaluation.ranking import ranking_scores
 from abalone.losses.checks import check_columns
 
 # Out of fold, MiniLM as it is published, 96 tokens, mean pooling, length 1; decided on one half of the documents and

@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from abalone.config import Config
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held
 from abalone.evaluation.calibration import TemperatureCalibration, fit_temperatures
-from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.matrices import EVERY, Computed, Index, Scores, held
+from abalone.evaluation.metrics import label_thirds
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 

@@ -21,12 +21,10 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from abalone.data.texts import take
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import Computed, Index, Scores, held
-from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
-from abalone.evaluation.tfidf import Tfidf
+from abalone.evaluation import matrices
+from abalone.evaluation.calibration import Link
+from abalone.evaluation.matrices import Computed, Index, Labels, Scores, held, read_labels
+from abalone.evaluation.tfidf import TermCounts, Tfidf
 from abalone.files.cache import written_whole
 from abalone.files.errors import readable
 
@@ -134,7 +132,7 @@ class LexicalModel:
             raise ValueError(f"labels must have {len(learnt.positives)} columns as in fit, got shape {truth.shape}")
         varied = ~learnt.constant
         if varied.any():
-            rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / blocks.AT_ONCE))
+            rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / matrices.AT_ONCE))
             positive = truth[rows].toarray()[:, varied] == 1
             decisions = learnt.decisions(take(texts, rows))[:, varied]
             self.link = Link.fitted(decisions, positive, learnt.log_odds[varied])
@@ -169,7 +167,7 @@ class LexicalModel:
         """`scores` computed block by block where documents and labels are many."""
         learnt = self._fitted()
         shape = len(texts), len(learnt.positives)
-        if shape[0] * shape[1] <= blocks.AT_ONCE:
+        if shape[0] * shape[1] <= matrices.AT_ONCE:
             return self.scores(texts)
         _check_texts(texts)
         starts = range(0, len(texts), BLOCK)

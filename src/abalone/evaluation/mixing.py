@@ -1,22 +1,30 @@
-"""Experts mixed with a classifier: a weighted mean of logits, the weight chosen on validation."""
+"""Mixture of a classifier with experts: a weighted mean of logits, the weight chosen on validation.
+
+Without torch, so that an exported model can mix too; the logits of nearest neighbours are here for the same reason.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held, taken
-from abalone.evaluation.checks import (
+from abalone.evaluation import matrices
+from abalone.evaluation.matrices import (
+    EVERY,
+    Computed,
+    Index,
     Labels,
+    Scores,
     check_same_shape,
+    held,
     read_labels,
     read_logits,
     read_probabilities,
+    taken,
 )
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import fit_thresholds
@@ -100,7 +108,7 @@ def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goa
 
 
 def _most() -> int:
-    return min(ENOUGH, blocks.AT_ONCE)
+    return min(ENOUGH, matrices.AT_ONCE)
 
 
 def _sample(truth: csr_array) -> tuple[np.ndarray, np.ndarray]:
@@ -197,3 +205,36 @@ class Mixture:
 def _check_weight(name: str, weight: float) -> None:
     if not (math.isfinite(weight) and 0 <= weight <= 1):
         raise ValueError(f"{name} must lie in [0, 1], got {weight}")
+
+
+def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:
+    """The share of each label among the neighbours, [n, L]: few entries a row, as these carry few of many labels.
+
+    Args:
+        rows: of the neighbours among the training documents, [n, k].
+        cosines: how similar they are, [n, k]; neighbour i counts softmax(cosine_i / τ).
+        labels: of the training documents, [N, L].
+        temperature: τ.
+    """
+    weights = softmax(cosines / np.float32(temperature), axis=1)  # [n, k]
+    documents, k = rows.shape
+    starts = np.arange(0, documents * k + 1, k)
+    votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
+    shares = csr_array(votes @ labels.astype(np.float32))
+    np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
+    return shares
+
+
+def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
+    """Logits [n, L] for mixing; what none or all of the k neighbours carry is clipped at half of one in k + 1."""
+    return to_logits(shares, edge=0.5 / (k + 1))
+
+
+def vote_logits_in_blocks(shares: csr_array, k: int) -> Scores:
+    """`vote_logits` of sparse shares [n, L], computed block by block where documents and labels are many."""
+    every: Any = shares  # the stubs know no index that is a slice or an array
+
+    def block(rows: Index, columns: Index) -> np.ndarray:
+        return vote_logits(every[rows][:, columns].toarray(), k)
+
+    return held(Computed((shares.shape[0], shares.shape[1]), block))

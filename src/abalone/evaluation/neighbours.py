@@ -8,9 +8,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.evaluation.blocks import Scores
-from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.votes import label_shares, vote_logits, vote_logits_in_blocks
+from abalone.evaluation.matrices import Labels, Scores, read_labels
+from abalone.evaluation.mixing import label_shares, vote_logits, vote_logits_in_blocks
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
 from abalone.losses.kernel import unit_rows
 

@@ -11,12 +11,22 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.data.seen import text_hashes
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, column_blocks, of_documents, row_blocks
 from abalone.evaluation.bootstrap import Interval, draw_scores
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probability_scores
-from abalone.evaluation.groups import label_thirds
-from abalone.evaluation.metrics import LabelScore, evaluate, per_label
-from abalone.evaluation.ranking import CUTOFFS, ranking_scores
+from abalone.evaluation.matrices import (
+    EVERY,
+    Computed,
+    Index,
+    Labels,
+    Scores,
+    check_same_shape,
+    column_blocks,
+    of_documents,
+    read_labels,
+    read_one_per_label,
+    read_probability_scores,
+    row_blocks,
+)
+from abalone.evaluation.metrics import CUTOFFS, LabelScore, evaluate, label_thirds, per_label, ranking_scores
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
 OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
@@ -112,7 +122,7 @@ class OutOfFold:
         held_out = _read_folds(folds, truth.shape[0])
         if len(documents) != len(held_out):
             raise ValueError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
-        parts = held_out if held_out.min() < held_out.max() else _halves(documents)
+        parts = held_out if held_out.min() < held_out.max() else _two_parts(documents)
         known = truth if learnable is None else read_labels("learnable", learnable)
         check_same_shape("labels", truth, "learnable", known)
         cuts = _cuts_of_others(parts, known, probabilities, config)
@@ -293,10 +303,10 @@ def _read_folds(folds: Sequence[int] | np.ndarray, documents: int) -> np.ndarray
     return found.astype(np.uint16)
 
 
-def _halves(documents: np.ndarray) -> np.ndarray:
-    """0 or 1 for each document [n], as many of each as can be; copies of a text are in the same half."""
-    halves: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
-    return halves
+def _two_parts(documents: np.ndarray) -> np.ndarray:
+    """Return 0 or 1 for each document [n], as many of each as can be; copies of a text are in the same part."""
+    parts: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
+    return parts
 
 
 def _cuts_of_others(
@@ -306,14 +316,10 @@ def _cuts_of_others(
     cuts = {}
     for part in np.unique(parts).tolist():
         others = np.flatnonzero(parts != part)
-        known = truth[others]
-        cuts[part] = (
-            fit_thresholds(
-                of_documents(probabilities, others), known, objective=config.thresholds, calibrated=config.calibrate
-            )
-            if known.nnz
-            else Thresholds(np.full(truth.shape[1], 0.5))
-        )
+        known, scores = truth[others], of_documents(probabilities, others)
+        cuts[part] = Thresholds(np.full(truth.shape[1], 0.5))
+        if known.nnz:
+            cuts[part] = fit_thresholds(scores, known, objective=config.thresholds, calibrated=config.calibrate)
     return cuts
 
 

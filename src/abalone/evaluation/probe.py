@@ -15,7 +15,6 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.evaluation.checks import read_labels
 from abalone.evaluation.gridfits import (
     SCORED_AT_ONCE,
     GridFits,
@@ -24,6 +23,7 @@ from abalone.evaluation.gridfits import (
     shuffled_batches,
     starting_weights,
 )
+from abalone.evaluation.matrices import read_labels
 from abalone.losses.checks import check_at_least_zero, check_columns, check_finite, check_matrix
 from abalone.losses.kernel import working_dtype
 from abalone.losses.pairs import label_matrix

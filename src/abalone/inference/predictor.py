@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.data.seen import SeenTexts
 from abalone.data.tokens import PlainTokenizer, tokenize
-from abalone.evaluation.blocks import EVERY, Scores
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import EVERY, Scores
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.files.scratch import array_of

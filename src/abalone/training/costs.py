@@ -12,7 +12,7 @@ from abalone.data.texts import take
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.mixing import ENOUGH
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.tfidf import TermCounts
 from abalone.recipes import recipe
 from abalone.timetable import Timetable
 from abalone.training.open_settings import HELD_OUT, settled, trained_shares

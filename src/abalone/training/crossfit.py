@@ -19,12 +19,12 @@ from torch import Tensor
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, embed
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.evaluation.blocks import Scores, stacked
+from abalone.evaluation.calibration import Link
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import Scores, stacked
+from abalone.evaluation.mixing import vote_logits_in_blocks
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.evaluation.platt import Link
-from abalone.evaluation.votes import vote_logits_in_blocks
 from abalone.progress import overall
 from abalone.ranks import Ranks
 from abalone.timetable import spoken

@@ -23,8 +23,8 @@ from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder, window
 from abalone.encoder.text_encoder import TextEncoder, split_layers
-from abalone.evaluation.blocks import Scores
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.locks import alone_in
 from abalone.inference.card import LEFT_OUT

@@ -9,11 +9,11 @@ import numpy as np
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import Scores, stacked
+from abalone.evaluation import matrices
+from abalone.evaluation.calibration import Link
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.matrices import Scores, stacked
+from abalone.evaluation.tfidf import TermCounts
 from abalone.inference.predictor import Predictor
 from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
@@ -53,7 +53,7 @@ class Words:
         """
         labels = self.documents.labels
         pairs = sum(len(fold.held_out) for fold in folds) * labels.shape[1]
-        step = math.ceil(pairs / blocks.AT_ONCE)
+        step = math.ceil(pairs / matrices.AT_ONCE)
         said = []
         for expert, fold in zip(experts, folds, strict=True):
             rows, varied = fold.held_out[::step], ~expert.constant
