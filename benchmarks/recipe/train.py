@@ -97,7 +97,7 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     if config.neighbours:
         k, neighbours = NearestNeighbours().k, predictor.neighbours
         if neighbours is None:  # not mixed in here
-            neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
+            neighbours = NearestNeighbours(fp16=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
         said["held out neighbours"] = np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
         )

@@ -82,7 +82,7 @@ def load_encoder(
             ) from error
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # a head of the original task; we pool ourselves
-    # The weights may be stored in half precision; they are trained in full.
+    # The weights may be stored in low precision; they are trained in full.
     return TextEncoder(cast("PreTrainedModel", model).float(), pooling), tokenizer
 
 

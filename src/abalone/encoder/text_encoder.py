@@ -42,7 +42,7 @@ class TextEncoder(nn.Module):
 
     @property
     def depth(self) -> int:
-        """Its layers; 1 where it is not built of them."""
+        """The number of its layers; 1 where it is not built of them."""
         return max((len(m) for m in self.model.modules() if isinstance(m, nn.ModuleList)), default=1)
 
     @property
@@ -72,7 +72,7 @@ class TextEncoder(nn.Module):
         return batch.unpad(self.model(**inputs).last_hidden_state)
 
     def pool(self, states: Tensor, batch: Packed) -> Tensor:
-        """[N, h] → [documents, h]."""
+        """Pool token states, [N, h] → [documents, h]."""
         if self.pooling == "cls":
             return _average_pieces(states.index_select(0, batch.firsts), batch)
         # In low precision a long document's sum would round.
@@ -83,7 +83,7 @@ class TextEncoder(nn.Module):
 
 
 def _average_pieces(pooled: Tensor, batch: Packed) -> Tensor:
-    """[pieces, h] → [documents, h]."""
+    """Average the pieces of each document, [pieces, h] → [documents, h]."""
     if batch.owner is None:
         return pooled
     total = pooled.new_zeros(batch.documents, pooled.shape[1]).index_add(0, batch.owner, pooled)
@@ -119,7 +119,7 @@ def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEn
 
 @torch.no_grad()
 def _tried(*parts: TextEncoder) -> Tensor:
-    """What the parts, one after the other, make of a few tokens, [N, h]."""
+    """Run the parts, one after the other, on a few tokens; [N, h]."""
     device = next(parts[0].parameters()).device
     ids = torch.arange(14, device=device) % 5  # which any vocabulary has
     batch = Packed(ids, torch.tensor([0, 9, 14], device=device).int(), 9, 2)
@@ -129,7 +129,7 @@ def _tried(*parts: TextEncoder) -> Tensor:
 
 
 def join_layers(lower: TextEncoder, upper: TextEncoder) -> TextEncoder:
-    """The whole encoder again, with the upper part as it is now."""
+    """Join the parts to a whole encoder, with the upper part as it is now."""
     whole = copy.deepcopy(lower).requires_grad_(True)
     _layers(whole.model).extend(copy.deepcopy(_layers(upper.model)))
     return whole

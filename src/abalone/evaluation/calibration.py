@@ -62,23 +62,23 @@ class TemperatureCalibration:
         object.__setattr__(self, "groups", groups)
 
     def apply(self, logits: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities [n, L] of logits [n, L]."""
+        """Return calibrated probabilities [n, L] of logits [n, L]."""
         logits = read_logits("logits", logits)
         read_one_per_label("groups of the calibration", self.groups, logits.shape[1])
         probabilities: np.ndarray = expit(logits / self.temperatures[self.groups])
         return probabilities
 
     def of_labels(self, columns: slice | np.ndarray) -> "TemperatureCalibration":
-        """The same for some labels."""
+        """Return the calibration of some labels."""
         return TemperatureCalibration(self.temperatures, self.groups[columns])
 
     def to_dict(self) -> dict[str, list[float] | list[int]]:
-        """Plain values, for JSON; read back they are the same to the last bit."""
+        """Return plain values, for JSON; read back they are the same to the last bit."""
         return {"temperatures": self.temperatures.tolist(), "groups": self.groups.tolist()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, list[float] | list[int]]) -> "TemperatureCalibration":
-        """What `to_dict` gave."""
+        """Read what `to_dict` returned."""
         if set(stored) != {"temperatures", "groups"}:
             raise ValueError(
                 f"stored calibration must have the entries 'temperatures' and 'groups', got {sorted(stored)}"
@@ -145,7 +145,7 @@ class _Pairs:
 
 
 def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -> list[_Pairs]:
-    """The pairs of each group in bins of like logits: one look at every pair, however often they are asked for."""
+    """Put the pairs of each group in bins of like logits: every pair is read once, however often the bins are."""
     bins = int(2 * EDGE / BIN)
     counts, sums, pulls = np.zeros((number, bins)), np.zeros((number, bins)), np.zeros(number)
     positives = np.bincount(groups[truth.indices], minlength=number)
@@ -164,7 +164,7 @@ def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -
 
 
 def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
-    """The best temperature, never worse than `prior`; that one where the labels cannot tell."""
+    """Find the best temperature, never worse than `prior`; that one where the labels cannot tell."""
     from scipy.optimize import minimize_scalar
 
     if pairs.positives in (0, pairs.number):
@@ -181,7 +181,7 @@ def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:
-    """Expected calibration error: mean gap between predicted and observed frequency, over bins of equal width.
+    """Return the expected calibration error: mean gap of predicted and observed frequency, over bins of equal width.
 
     Taken over all (document, label) pairs at once. Most pairs are sure negatives, so values are small; compare
     them on the same labels only.
@@ -208,7 +208,7 @@ def _check_groups(groups: np.ndarray) -> None:
 
 
 @dataclass(frozen=True)
-class Link:
+class PlattScaling:
     """From the decision values of SVMs to logits: four numbers for all labels together.
 
     With r = |log-odds of the label's share in training|, and m = 1 for a label that fewer than half of the documents
@@ -221,7 +221,7 @@ class Link:
     offset follow the frequency. The slope is above 0: the order of the documents within a label never changes.
     Cross-entropy on fresh documents, after fitting to 300 or 2,400 arXiv abstracts or 388 Reuters stories:
 
-        this link 0.0651, 0.0645, 0.0111 · per label 0.0691, 0.0645, 0.0172 · one sigmoid 0.0716, 0.0712, 0.0117
+        this scaling 0.0651, 0.0645, 0.0111 · per label 0.0691, 0.0645, 0.0172 · one sigmoid 0.0716, 0.0712, 0.0117
 
     The default values lie between those of the two corpora; unfitted they give 0.0678, 0.0671, 0.0119.
     """
@@ -232,7 +232,7 @@ class Link:
     log_slope_by_rarity: float = 0.24
 
     def logits(self, decisions: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
-        """Logits [n, L] of decision values [n, L]; `log_odds` of the labels' shares in training, [L] or [n, L]."""
+        """Return logits [n, L] of decision values [n, L]; `log_odds`, [L] or [n, L], are of the shares in training."""
         mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
         slope = np.exp(self.log_slope + self.log_slope_by_rarity * rarity)
         values: np.ndarray = self.offset + self.offset_by_rarity * rarity + slope * (mirror * decisions + 1)
@@ -240,8 +240,8 @@ class Link:
         return values
 
     @classmethod
-    def fitted(cls, decisions: np.ndarray, positive: np.ndarray, log_odds: np.ndarray) -> "Link":
-        """The link with the lowest cross-entropy on documents that were not trained on.
+    def fitted(cls, decisions: np.ndarray, positive: np.ndarray, log_odds: np.ndarray) -> "PlattScaling":
+        """Fit the numbers by the lowest cross-entropy on documents that were not trained on.
 
         A weak pull towards the default keeps it finite where a few documents, or words that decide everything, would
         have it grow without end; some hundred documents outweigh it.

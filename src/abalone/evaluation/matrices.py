@@ -43,7 +43,7 @@ Scores = np.ndarray | Computed
 
 
 def held(scores: Scores) -> Scores:
-    """As an array where that is small, so that it is computed once."""
+    """Return an array where that is small, so that it is computed once."""
     small = scores.shape[0] * scores.shape[1] <= AT_ONCE
     return scores[EVERY, EVERY] if isinstance(scores, Computed) and small else scores
 
@@ -71,7 +71,7 @@ def stacked(parts: Sequence[Scores]) -> Scores:
 
 
 def transposed(scores: Scores) -> Scores:
-    """[L, n]."""
+    """Transpose, [L, n]."""
     if isinstance(scores, np.ndarray):
         return scores.T
     documents, labels = scores.shape
@@ -79,14 +79,14 @@ def transposed(scores: Scores) -> Scores:
 
 
 def of_labels(scores: Scores, columns: np.ndarray) -> Scores:
-    """Some columns [C] of them, [n, C]."""
+    """Return some columns [C], [n, C]."""
     if isinstance(scores, np.ndarray):
         return scores[:, columns]
     return Computed((scores.shape[0], len(columns)), lambda rows, chosen: scores[rows, columns[chosen]])
 
 
 def of_documents(scores: Scores, rows: np.ndarray) -> Scores:
-    """Some rows [R] of them, [R, L]: as an array where that is small, computed otherwise."""
+    """Return some rows [R], [R, L]: an array where that is small, computed otherwise."""
 
     def block(chosen: Index, columns: Index) -> np.ndarray:
         if isinstance(columns, np.ndarray):  # rows are an array already, and one at most may be
@@ -97,17 +97,17 @@ def of_documents(scores: Scores, rows: np.ndarray) -> Scores:
 
 
 def taken(scores: Scores, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Some rows [R] and columns [C] of them as an array, [R, C]."""
+    """Return some rows [R] and columns [C] as an array, [R, C]."""
     return np.concatenate([scores[rows[part], EVERY][:, columns] for part in row_blocks((len(rows), scores.shape[1]))])
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Rows that are looked at together, all columns of each; one block where the matrix is small."""
+    """Yield rows that are read together, all columns of each; one block where the matrix is small."""
     return _blocks(shape[0], shape[1])
 
 
 def column_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Columns that are looked at together, all rows of each; one block where the matrix is small."""
+    """Yield columns that are read together, all rows of each; one block where the matrix is small."""
     return _blocks(shape[1], shape[0])
 
 
@@ -121,7 +121,7 @@ Labels = np.ndarray | csr_array
 
 
 def read_labels(name: str, values: Labels) -> csr_array:
-    """Labels [n, L] as a sparse matrix of its own in which every stored entry is a 1; `name` is for the message."""
+    """Read labels [n, L] into a new sparse matrix in which every stored entry is a 1; `name` is for the message."""
     _check_matrix(name, np.shape(values))
     if issparse(values):
         matrix = csr_array(values, copy=True)  # the caller's is not to be put in order in place
@@ -138,7 +138,7 @@ def read_labels(name: str, values: Labels) -> csr_array:
 
 
 def read_probabilities(name: str, values: np.ndarray) -> np.ndarray:
-    """Probabilities [n, L], none of them NaN or outside [0, 1]; `name` is for the message."""
+    """Read probabilities [n, L], none of them NaN or outside [0, 1]; `name` is for the message."""
     matrix = np.asarray(values)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -152,7 +152,7 @@ def read_probabilities(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def read_logits(name: str, values: np.ndarray) -> np.ndarray:
-    """Logits [n, L] in double precision, all of them finite; `name` is for the message."""
+    """Read logits [n, L] in double precision, all of them finite; `name` is for the message."""
     matrix = np.asarray(values, dtype=np.float64)
     _check_matrix(name, matrix.shape)
     if not np.isfinite(matrix).all():
@@ -162,7 +162,7 @@ def read_logits(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def read_probability_scores(name: str, values: Scores) -> Scores:
-    """`read_probabilities` of a matrix, or of each block of one that is computed, when it is."""
+    """Call `read_probabilities` on a matrix, or on each block of a computed one when it is computed."""
     if isinstance(values, Computed):
         _check_matrix(name, values.shape)
         return Computed(values.shape, lambda rows, columns: read_probabilities(name, values[rows, columns]))
@@ -170,7 +170,7 @@ def read_probability_scores(name: str, values: Scores) -> Scores:
 
 
 def read_logit_scores(name: str, values: Scores) -> Scores:
-    """`read_logits` of a matrix, or of each block of one that is computed, when it is."""
+    """Call `read_logits` on a matrix, or on each block of a computed one when it is computed."""
     if isinstance(values, Computed):
         _check_matrix(name, values.shape)
         return Computed(values.shape, lambda rows, columns: read_logits(name, values[rows, columns]))
@@ -178,7 +178,7 @@ def read_logit_scores(name: str, values: Scores) -> Scores:
 
 
 def read_one_per_label(name: str, values: np.ndarray, labels: int) -> np.ndarray:
-    """A vector [L]; `name` is for the message."""
+    """Read a vector [L]; `name` is for the message."""
     vector = np.asarray(values)
     if vector.shape != (labels,):
         raise ValueError(f"{name} must have one entry for each of the {labels} labels, got shape {vector.shape}")
@@ -186,7 +186,7 @@ def read_one_per_label(name: str, values: np.ndarray, labels: int) -> np.ndarray
 
 
 def check_same_shape(name: str, matrix: Labels | Scores, other_name: str, other: Labels | Scores) -> None:
-    """Both are about the same documents and labels."""
+    """Raise unless both have the same documents and labels."""
     if matrix.shape != other.shape:
         raise ValueError(f"{name} and {other_name} must have the same shape, got {matrix.shape} and {other.shape}")
 

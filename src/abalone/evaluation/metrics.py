@@ -37,7 +37,7 @@ def evaluate(
     frequencies: np.ndarray | None = None,
     scored: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """The metrics of the field in one dictionary.
+    """Return the metrics of the field in one dictionary.
 
     Always `micro_f1`, `macro_f1`, `hamming_loss` and `micro_`/`macro_` `precision` and `recall`. A label that is
     neither present nor predicted has F1 = 0 and counts: macro averages are over all labels, as in the paper.
@@ -93,7 +93,7 @@ def per_label(
     frequencies: np.ndarray | None = None,
     thresholds: np.ndarray | None = None,
 ) -> list[LabelScore]:
-    """One row per label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
+    """Score each label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
 
     Args:
         truth, predictions: [n, L].
@@ -125,7 +125,7 @@ def per_label(
 
 @dataclass(frozen=True)
 class Counts:
-    """What F1 is made of, [..., L]: true positives, predictions, positives."""
+    """The counts that F1 is computed from, [..., L]: true positives, predictions, positives."""
 
     hits: np.ndarray
     predicted: np.ndarray
@@ -146,34 +146,34 @@ class Counts:
         return cls(*(np.bincount(matrix.indices, minlength=truth.shape[1]) for matrix in matrices))
 
     def of_labels(self, columns: np.ndarray) -> "Counts":
-        """The counts of some labels."""
+        """Return the counts of some labels."""
         return Counts(self.hits[..., columns], self.predicted[..., columns], self.support[..., columns])
 
     def pooled(self) -> "Counts":
-        """All labels taken as one, for micro averages; [...]."""
+        """Sum over the labels, for micro averages; [...]."""
         return Counts(self.hits.sum(-1), self.predicted.sum(-1), self.support.sum(-1))
 
     def precision(self) -> np.ndarray:
-        """Share of the predictions that are right; 0 where there are none."""
+        """Return the share of the predictions that are right; 0 where there are none."""
         return _share(self.hits, self.predicted)
 
     def recall(self) -> np.ndarray:
-        """Share of the positives that are predicted; 0 where there are none."""
+        """Return the share of the positives that are predicted; 0 where there are none."""
         return _share(self.hits, self.support)
 
     def f1(self) -> np.ndarray:
-        """Harmonic mean of precision and recall; 0 where there is neither prediction nor positive."""
+        """Return the harmonic mean of precision and recall; 0 where there is neither prediction nor positive."""
         return _share(2 * self.hits, self.predicted + self.support)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, 0 where there is nothing to have a part of."""
+    """Divide part by whole; 0 where the whole is 0."""
     share: np.ndarray = part / np.maximum(whole, 1)
     return share
 
 
 def _count_scores(counts: Counts, documents: int, thirds: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The F1 family of counts [..., L], [...] each."""
+    """Return the F1 family of counts [..., L], [...] each."""
     pooled, f1 = counts.pooled(), counts.f1()
     wrong = pooled.predicted + pooled.support - 2 * pooled.hits
     scores = {
@@ -222,7 +222,7 @@ CUTOFFS = (1, 3, 5)
 
 
 def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
-    """`precision_at_1`, `_3` and `_5`, `ranking_loss` and `mean_average_precision`, as `evaluate` says.
+    """Return `precision_at_1`, `_3` and `_5`, `ranking_loss` and `mean_average_precision`, as `evaluate` defines them.
 
     Args:
         truth: [n, L], as `read_labels` gives it.
@@ -272,7 +272,7 @@ class Placement:
 
 
 def _stand(truth: csr_array, scores: np.ndarray, first_row: int) -> tuple[np.ndarray, ...]:
-    """The columns of `Placement` for a block of rows."""
+    """Return the columns of `Placement` for a block of rows."""
     items = scores.shape[1]
     sizes = np.diff(truth.indptr)
     rows = np.repeat(np.arange(len(scores)), sizes)  # [P]
@@ -288,7 +288,7 @@ def _stand(truth: csr_array, scores: np.ndarray, first_row: int) -> tuple[np.nda
 
 
 def _search(ascending: np.ndarray, start: np.ndarray, stop: np.ndarray, values: np.ndarray, *, side: str) -> np.ndarray:
-    """`np.searchsorted` of each value in its own stretch [start, stop) of `ascending`."""
+    """Search each value in its own stretch [start, stop) of `ascending`, as `np.searchsorted` does."""
     low, high = start.astype(np.int64), stop.astype(np.int64)
     while np.any(low < high):
         middle = (low + high) // 2
@@ -302,7 +302,7 @@ THIRDS = ("head", "medium", "tail")
 
 
 def label_thirds(frequencies: np.ndarray) -> np.ndarray:
-    """The third each label belongs to: 0 head, 1 medium, 2 tail.
+    """Return the third that each label belongs to: 0 head, 1 medium, 2 tail.
 
     Labels are ranked from the most frequent down, equally frequent ones in label order, and cut after ranks ⌈L/3⌉
     and ⌈2L/3⌉: what does not divide by three goes to the head, then to the medium third (53 labels: 18, 18, 17).

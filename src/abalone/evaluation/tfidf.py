@@ -96,7 +96,7 @@ class Tfidf:
         return _OfUnit(self._piece_places)
 
     def rows(self, texts: Sequence[str], *, by_word: bool = False) -> csr_array:
-        """[n, F]; a text without a known term has a row of zeros.
+        """Return the rows of texts, [n, F]; a text without a known term has a row of zeros.
 
         Args:
             texts: n of them.
@@ -190,7 +190,7 @@ class Counted:
 
 @dataclass(frozen=True, eq=False)
 class TermCounts:
-    """What `LexicalModel` learns from, counted once in all texts; sparse, so that it can be of a million.
+    """The terms that `LexicalModel` learns from, counted once in all texts; sparse, to hold a million texts.
 
     Args:
         words: and pairs of neighbouring words.

@@ -119,7 +119,7 @@ class Predictor:
         tokens = tokenize(texts, self._plain_tokenizer, cache=None, most=length * chunks)
         feed = TokenFeed(tokens, unlabelled(len(texts)), length, chunks)
         half = reading_precision(self.config.precision)
-        return embed(encoder, feed, choose_device(self.config.device), half=half, ranks=self.ranks or ALONE)
+        return embed(encoder, feed, choose_device(self.config.device), precision=half, ranks=self.ranks or ALONE)
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray | csr_array:
         """Return what texts are compared by: embeddings [n, h], or tf-idf rows [n, F] where there is no encoder."""

@@ -235,13 +235,13 @@ def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str)
     """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
     # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
     half = reading_precision(run.config.precision)
-    return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
+    return embed(trained.encoder, documents, run.accelerator.device, description, precision=half, ranks=run.ranks)
 
 
 def _neighbours(run: TrainingRun, corpus: Corpus, embeddings: np.ndarray) -> NearestNeighbours:
     """Remember the training documents, which are the first of the embeddings [n, h]."""
     labels = corpus.train.labels
-    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
+    return NearestNeighbours(fp16=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
 
 
 def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:

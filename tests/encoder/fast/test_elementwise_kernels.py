@@ -129,7 +129,7 @@ def gradients_of(model, batch, rows=None):
     copies.row_gradients = rows
     with torch.autocast(DEVICE, torch.bfloat16):
         states = packed_states(adapter_of(model), batch, copies=copies)
-    real = int(batch.starts[batch.pieces])
+    real = int(batch.cu_seqlens[batch.pieces])
     torch.manual_seed(2)
     (states[:real].float() * torch.randn(real, states.shape[1], device=DEVICE)).sum().backward()
     parts = model.embeddings

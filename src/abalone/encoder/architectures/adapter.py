@@ -26,7 +26,7 @@ from abalone.encoder.packed import Packed
 class States(NamedTuple):
     """The states that layers hand on: in full precision, and as the next product reads them."""
 
-    whole: Tensor  # [n, h]
+    full: Tensor  # [n, h]
     read: Tensor  # [n, h], in low precision where products are; else the same tensor
 
 

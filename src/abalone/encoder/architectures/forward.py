@@ -61,17 +61,17 @@ def packed_states(
         )
         run = Pass(settings.heads, _activation(settings.activation), dropout, dtype, seeds, attention)
         for number, layer in enumerate(layers):
-            weights = layer.weights(dtype, joined=batch.starts.is_cuda) if copies is None else copies.layers[number]
+            weights = layer.weights(dtype, joined=batch.cu_seqlens.is_cuda) if copies is None else copies.layers[number]
             last = number == len(layers) - 1
             states = layer.forward(states, weights, run, number, firsts_only=firsts_only and last)
-    return states.whole
+    return states.full
 
 
 def _seeds(layers: int, batch: Packed, dtype: torch.dtype) -> Tensor | None:
     """Draw seeds on the device, [layers, 3], for a batch whose layers can use our kernels; none for others."""
-    if not has_packed_kernels(batch.starts.device, dtype) or not _has_triton():
+    if not has_packed_kernels(batch.cu_seqlens.device, dtype) or not _has_triton():
         return None
-    return torch.randint(2**62, (layers, 3), device=batch.starts.device)
+    return torch.randint(2**62, (layers, 3), device=batch.cu_seqlens.device)
 
 
 def _embedded(adapter: Adapter, batch: Packed, dropout: float, gradients: RowGradients | None) -> Tensor:

@@ -32,7 +32,7 @@ class MPNetAdapter(BertAdapter):
         """Return the bias of each head by relative position, [heads, R, R]."""
         encoder = self.model.encoder
         room = -(-batch.longest // ROUND) * ROUND
-        distances = torch.arange(1 - room, room, device=batch.starts.device)  # of a key from a query
+        distances = torch.arange(1 - room, room, device=batch.cu_seqlens.device)  # of a key from a query
         bucket = encoder.relative_position_bucket(distances)
         by_distance = F.embedding(bucket, encoder.relative_attention_bias.weight).T  # [heads, 2R − 1]
         return by_distance.unfold(1, room, 1).flip(1)  # query t has the keys at −t, 1 − t …

@@ -43,7 +43,7 @@ class PostNormLayer(Layer):
 
 
 def _attend(states: States, weights: LayerWeights, run: Pass, number: int) -> Tensor:
-    """[N, h] → [N, h]."""
+    """Attend within each piece, [N, h] → [N, h]."""
     projections = list(zip(weights.projections, weights.projection_biases, strict=True))
     if run.attention.ours and run.seeds is not None:
         ((product, bias),) = projections
@@ -53,7 +53,7 @@ def _attend(states: States, weights: LayerWeights, run: Pass, number: int) -> Te
 
 
 def _attend_from_firsts(states: States, weights: LayerWeights, run: Pass) -> tuple[Tensor, States]:
-    """[N, h] → [P, h], with the first tokens' states: keys and values are of all tokens, all else of the first ones."""
+    """Attend from first tokens to all, [N, h] → [P, h]; return the first tokens' states too."""
     query, *rest = _apart(weights, states.read.shape[1])
     firsts = States(*(kind.index_select(0, run.attention.layout.firsts) for kind in states))  # [P, h]
     (queries,) = (x for product in _project(firsts.read, (query,), run) for x in product.unbind(1))
@@ -62,7 +62,7 @@ def _attend_from_firsts(states: States, weights: LayerWeights, run: Pass) -> tup
 
 
 def _apart(weights: LayerWeights, hidden: int) -> list[Projection]:
-    """Queries by themselves, then keys and values, in one product or two."""
+    """Split the projections: queries by themselves, then keys and values, in one product or two."""
     projections = list(zip(weights.projections, weights.projection_biases, strict=True))
     if len(projections) == 1:
         ((product, bias),) = projections
@@ -71,7 +71,7 @@ def _apart(weights: LayerWeights, hidden: int) -> list[Projection]:
 
 
 def _project(states: Tensor, projections: Iterable[Projection], run: Pass) -> tuple[Tensor, ...]:
-    """[n, h] → [n, k, heads, d] for every k·h rows of weights."""
+    """Project states, [n, h] → [n, k, heads, d] for every k·h rows of weights."""
     shape = (len(states), -1, run.heads, states.shape[1] // run.heads)
     return tuple(product(states, bias).view(shape) for product, bias in projections)
 
@@ -85,7 +85,7 @@ def _add_and_normalise(
     place: tuple[int, int],
     dropout: float,
 ) -> States:
-    """LayerNorm(dropout(x·Wᵀ + b) + states), in full precision: low precision would lose what small updates add up to.
+    """Compute LayerNorm(dropout(x·Wᵀ + b) + states) in full precision: in low precision small updates would be lost.
 
     Args:
         place: of the seed of this dropout.
@@ -95,18 +95,18 @@ def _add_and_normalise(
         from abalone.encoder.fast.elementwise_kernels import add_and_normalise
 
         mixed, seed = product(x), run.seeds[place].unsqueeze(0)
-        given = mixed, bias, states.whole, norm.weight, norm.bias, seed
+        given = mixed, bias, states.full, norm.weight, norm.bias, seed
         return States(*add_and_normalise(*given, eps=norm.eps, dropout=dropout))
     mixed = product(x, bias.to(x.dtype))
     if dropout > 0:
         mixed = F.dropout(mixed, dropout)
-    whole = mixed.to(norm.weight.dtype) + states.whole
-    whole = F.layer_norm(whole, norm.weight.shape, norm.weight, norm.bias, norm.eps)
-    return States(whole, whole.to(x.dtype))
+    full = mixed.to(norm.weight.dtype) + states.full
+    full = F.layer_norm(full, norm.weight.shape, norm.weight, norm.bias, norm.eps)
+    return States(full, full.to(x.dtype))
 
 
 def _activate(x: Tensor, product: Product, bias: Tensor, run: Pass) -> Tensor:
-    """activation(x·Wᵀ + b)."""
+    """Compute activation(x·Wᵀ + b)."""
     if run.seeds is not None and run.activation is F.gelu:
         from abalone.encoder.fast.elementwise_kernels import gelu
 

@@ -1,4 +1,4 @@
-"""The matrices' update in one pass, where a GPU has the kernel for it."""
+"""AdamW for the encoder's matrices in one pass, on GPUs with Triton."""
 
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MatrixUpdate:
-    """AdamW for the encoder's matrices, with all that follows from it: their copies, and the slow encoder's.
+    """AdamW for the encoder's matrices, with all that follows from it: their copies, and the momentum encoder.
 
     The tables of word and position vectors are among them where their gradients come in a place of their own, which
     is left zero. It keeps its moments in the state of the given optimiser, which passes over parameters without a
@@ -21,25 +21,25 @@ class MatrixUpdate:
 
     Args:
         adamw: has the matrices in one of its groups, with a rate that lies on the device.
-        fast: the encoder's weights in half precision, where the gradients come.
-        slow: those of the slow encoder, if there is one.
-        momentum: of the slow encoder.
+        weights: the encoder's in low precision, where the gradients come.
+        average: those of the momentum encoder, if there is one.
+        momentum: of the momentum encoder.
     """
 
     def __init__(
         self,
         adamw: torch.optim.AdamW,
-        fast: LowPrecisionWeights,
-        slow: LowPrecisionWeights | None,
+        weights: LowPrecisionWeights,
+        average: LowPrecisionWeights | None,
         momentum: float = 0.0,
     ) -> None:
-        self.adamw, self.fast, self.slow = adamw, fast, slow
-        self.towards = None if slow is None else 1 - momentum
-        followers = [None] * len(fast.matrices) if slow is None else slow.matrices
-        trained = [matrix.parameter.requires_grad for matrix in fast.matrices]
-        self.matrices: list[LowPrecisionCopy] = list(compress(fast.matrices, trained))
+        self.adamw, self.weights, self.average = adamw, weights, average
+        self.towards = None if average is None else 1 - momentum
+        followers = [None] * len(weights.matrices) if average is None else average.matrices
+        trained = [matrix.parameter.requires_grad for matrix in weights.matrices]
+        self.matrices: list[LowPrecisionCopy] = list(compress(weights.matrices, trained))
         self._followers: list[LowPrecisionCopy | None] = list(compress(followers, trained))
-        self.tables: list[Tensor] = [] if fast.row_gradients is None else fast.tables
+        self.tables: list[Tensor] = [] if weights.row_gradients is None else weights.tables
         self._group = self._only_group() if self.matrices else {}
         self._places: tuple[Places, Places | None] | None = None
 
@@ -51,15 +51,16 @@ class MatrixUpdate:
         return groups[0]
 
     def norm(self) -> Tensor:
-        """Of all the gradients that this will use."""
+        """Return the norm of all gradients that this update uses."""
         from abalone.encoder.fast.optimizer_kernels import norm_of_rows
 
-        norm: Tensor = torch.linalg.vector_norm(self.fast.gradients, dtype=torch.float32)
-        return norm if self.fast.row_gradients is None else torch.hypot(norm, norm_of_rows(self.fast.row_gradients))
+        norm: Tensor = torch.linalg.vector_norm(self.weights.gradients, dtype=torch.float32)
+        rows = self.weights.row_gradients
+        return norm if rows is None else torch.hypot(norm, norm_of_rows(rows))
 
     @torch.no_grad()
     def __call__(self, divisor: Tensor) -> None:
-        """Make the step with the gradients divided by this; none where it is no finite number."""
+        """Make the step with the gradients divided by this; none where it is not finite."""
         from abalone.encoder.fast.optimizer_kernels import update
 
         if not self.matrices:
@@ -75,25 +76,25 @@ class MatrixUpdate:
             "towards": self.towards,
         }
         matrices, tables = self._places
-        update(matrices, *given, gradient=self.fast.dtype, **settings)
-        if tables is not None and self.fast.row_gradients is not None:
-            update(tables, *given, gradient=torch.float32, touched=self.fast.row_gradients.touched, **settings)
+        update(matrices, *given, gradient=self.weights.dtype, **settings)
+        if tables is not None and self.weights.row_gradients is not None:
+            update(tables, *given, gradient=torch.float32, touched=self.weights.row_gradients.touched, **settings)
 
     def _tabulate(self) -> "tuple[Places, Places | None]":
         from abalone.encoder.fast.optimizer_kernels import tabulate
 
-        device = self.fast.gradients.device
+        device = self.weights.gradients.device
         self._betas = torch.tensor(self._group["betas"], dtype=torch.float64, device=device)
         known = self.adamw.state[self.matrices[0].parameter].get("step")
         self._step = torch.zeros((), device=device) if known is None else known
         matrices: list[tuple[Tensor | None, ...]] = []
-        for (parameter, copy, gradient), slow in zip(self.matrices, self._followers, strict=True):
-            follower = (None, None) if slow is None else (slow.parameter, slow.copy)
+        for (parameter, copy, gradient), average in zip(self.matrices, self._followers, strict=True):
+            follower = (None, None) if average is None else (average.parameter, average.copy)
             matrices.append((parameter, *self._moments(parameter), gradient, copy, *follower))
-        if self.fast.row_gradients is None:
+        if self.weights.row_gradients is None:
             return tabulate(matrices, device), None
-        gradients = self.fast.row_gradients.sums.split([len(table) for table in self.tables])
-        followers = [None] * len(self.tables) if self.slow is None else self.slow.tables
+        gradients = self.weights.row_gradients.sums.split([len(table) for table in self.tables])
+        followers = [None] * len(self.tables) if self.average is None else self.average.tables
         tables: list[tuple[Tensor | None, ...]] = [
             (table, *self._moments(table), gradient, None, follower, None)
             for table, gradient, follower in zip(self.tables, gradients, followers, strict=True)

@@ -1,4 +1,4 @@
-"""AdamW, the momentum encoder and the copies in half precision in one pass over memory: a Triton kernel.
+"""AdamW, the momentum encoder and the copies in low precision in one pass over memory: a Triton kernel.
 
 One after the other they read and write 66 bytes a parameter. Together it is 38, and an update is nothing but memory.
 """
@@ -14,7 +14,7 @@ from abalone.encoder.fast.weights import RowGradients
 
 BLOCK, WARPS = 1024, 4
 TILE = 8  # rows of a program that sums squares
-COLUMNS = 7  # addresses of one matrix: parameter, both moments, gradient, copy; slow parameter and its copy
+COLUMNS = 7  # addresses of one matrix: parameter, both moments, gradient, copy; average and its copy
 
 
 @triton.jit
@@ -26,7 +26,7 @@ def _pointer(entry_ptr, COLUMN: tl.constexpr, DTYPE: tl.constexpr):
 def _update(
     table_ptr, blocks_ptr, touched_ptr, divisor_ptr, rate_ptr, corrections_ptr,
     decay, beta1, beta2, eps, towards,
-    GRADIENT: tl.constexpr, COPY: tl.constexpr, ROWS: tl.constexpr, SLOW: tl.constexpr,
+    GRADIENT: tl.constexpr, COPY: tl.constexpr, ROWS: tl.constexpr, EMA: tl.constexpr,
     COLUMNS: tl.constexpr, ROUND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block = blocks_ptr + 3 * tl.program_id(0)
@@ -41,11 +41,11 @@ def _update(
     if ROWS:
         given = places < tl.multiple_of(stop * tl.load(touched_ptr + tl.program_id(0)).to(tl.int32), 16)
     divisor = tl.load(divisor_ptr)
-    if divisor < float("inf"):  # neither infinite nor no number
+    if divisor < float("inf"):  # neither infinite nor NaN
         weight_ptr = _pointer(entry, 0, tl.float32) + places
         mean_ptr = _pointer(entry, 1, tl.float32) + places
         square_ptr = _pointer(entry, 2, tl.float32) + places
-        slow_ptr = _pointer(entry, 5, tl.float32) + places
+        average_ptr = _pointer(entry, 5, tl.float32) + places
         # All is asked for before anything is waited for or written, behind which the compiler would not move it up.
         rate = tl.load(rate_ptr)
         of_mean = tl.load(corrections_ptr)
@@ -53,8 +53,8 @@ def _update(
         weight = tl.load(weight_ptr, there, 0.0)
         mean = tl.load(mean_ptr, there, 0.0)
         square = tl.load(square_ptr, there, 0.0)
-        if SLOW:
-            slow = tl.load(slow_ptr, there, 0.0)
+        if EMA:
+            average = tl.load(average_ptr, there, 0.0)
         gradient = tl.load(gradient_ptr, given, 0.0).to(tl.float32) / divisor
         mean += (1 - beta1) * (gradient - mean)
         square = square * beta2 + (1 - beta2) * gradient * gradient
@@ -66,11 +66,11 @@ def _update(
         tl.store(weight_ptr, weight, there)
         if COPY:
             tl.store(_pointer(entry, 4, GRADIENT) + places, weight.to(GRADIENT), there)
-        if SLOW:
-            slow += towards * (weight - slow)
-            tl.store(slow_ptr, slow, there)
+        if EMA:
+            average += towards * (weight - average)
+            tl.store(average_ptr, average, there)
             if COPY:
-                tl.store(_pointer(entry, 6, GRADIENT) + places, slow.to(GRADIENT), there)
+                tl.store(_pointer(entry, 6, GRADIENT) + places, average.to(GRADIENT), there)
     if ROWS:
         tl.debug_barrier()  # another thread may still have to read what this one is about to empty
         tl.store(gradient_ptr, tl.zeros((BLOCK,), GRADIENT), given)
@@ -87,7 +87,7 @@ def _squares(sums_ptr, touched_ptr, out_ptr, row_count, width, BLOCK: tl.constex
 
 
 def norm_of_rows(gradients: RowGradients) -> Tensor:
-    """The norm of a gradient, of which only the rows are read that were touched."""
+    """Return the norm of a gradient, reading only rows that were touched."""
     rows, width = gradients.sums.shape
     programs = triton.cdiv(rows, TILE)
     squares = gradients.sums.new_empty(programs)
@@ -98,7 +98,7 @@ def norm_of_rows(gradients: RowGradients) -> Tensor:
 
 
 class Places(NamedTuple):
-    """What the kernel is told about where things are."""
+    """The addresses of matrices and their division into blocks, as the kernel reads them."""
 
     table: Tensor  # [matrices, COLUMNS], addresses
     blocks: Tensor  # [programs, 3]: matrix, first number, and the one behind the last
@@ -106,7 +106,7 @@ class Places(NamedTuple):
 
 
 def tabulate(tensors: list[tuple[Tensor | None, ...]], device: torch.device, step: int = BLOCK) -> Places:
-    """Where matrices are, for `update`.
+    """Tabulate the addresses of matrices, for `update`.
 
     Args:
         tensors: of every matrix, in the order of the columns; None where there is nothing.
@@ -139,15 +139,15 @@ def update(
     towards: float | None,
     touched: Tensor | None = None,
 ) -> None:
-    """One step of AdamW for all matrices of a table; none where `divisor` is no finite number.
+    """Make one step of AdamW for all matrices of a table; none where `divisor` is not finite.
 
     Args:
         places: from `tabulate`.
         divisor: of the gradients.
         rate: the learning rate.
         corrections: [2], what both moments still lack, 1 − βᵗ; in double precision, as small ones are differences.
-        gradient: the precision of the gradients, and of copies, which are kept where it is a half one.
-        towards: how far the slow parameters go to the new ones; none where there are no slow ones.
+        gradient: the precision of the gradients, and of copies, which are kept where it is a low one.
+        towards: how far the averages go to the new ones; none where there are no averages.
         touched: a mark for every block; where it is 0 there is no gradient. The others are left empty, and all marks 0.
     """
     kinds: dict[torch.dtype, Any] = {
@@ -159,6 +159,6 @@ def update(
         places.table, places.blocks, divisor if touched is None else touched, divisor, rate, corrections,
         decay, *betas, eps, towards or 0.0,
         GRADIENT=kinds[gradient], COPY=gradient is not torch.float32, ROWS=touched is not None,
-        SLOW=towards is not None, COLUMNS=COLUMNS, ROUND=BLOCK if places.step == BLOCK else 16,
+        EMA=towards is not None, COLUMNS=COLUMNS, ROUND=BLOCK if places.step == BLOCK else 16,
         BLOCK=triton.next_power_of_2(places.step), num_warps=WARPS,
     )  # fmt: skip

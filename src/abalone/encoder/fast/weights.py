@@ -27,7 +27,7 @@ class Product(NamedTuple):
     gradient: Tensor | None = None
 
     def __call__(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """[n, k] → [n, m]."""
+        """Multiply, [n, k] → [n, m]."""
         if self.gradient is None:
             return F.linear(x, self.weight, bias)
         result: Tensor = _InPlace.apply(x, self.weight, bias, self.gradient)  # type: ignore[no-untyped-call]
