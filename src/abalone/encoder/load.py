@@ -36,7 +36,6 @@ SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # o
 
 SLACK = 10  # times as many layers as tensors are still built, for architectures whose layers share all weights
 _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
-_OFFSET_POSITIONS = ("roberta", "camembert", "mpnet")  # positions are counted from the padding token's number on
 
 
 def load_encoder(
@@ -88,10 +87,10 @@ def load_encoder(
 
 def window(encoder: TextEncoder, tokenizer: "PreTrainedTokenizerBase") -> int:
     """Return the most tokens that the encoder can read at once."""
-    config = encoder.model.config
-    positions = int(getattr(config, "max_position_embeddings", None) or 10**9)
-    if any(kind in config.model_type for kind in _OFFSET_POSITIONS):
-        positions -= int(config.pad_token_id) + 1
+    positions = int(getattr(encoder.model.config, "max_position_embeddings", None) or 10**9)
+    table = getattr(getattr(encoder.model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(table, "padding_idx", None)) is not None:  # RoBERTa's first token has the row after it
+        positions -= padding + 1
     return min(positions, int(tokenizer.model_max_length))
 
 

@@ -148,6 +148,10 @@ def test_dropout_keeps_the_mean():
     assert (noisy.mean(0) - exact).abs().mean() < 0.1 * noisy.std(0).mean() + 0.05
 
 
+def test_decoder_has_no_adapter():
+    assert adapter_of(AutoModel.from_config(BertConfig(**SMALL, is_decoder=True))) is None
+
+
 def test_other_architectures_take_the_padded_way():
     torch.manual_seed(0)
     model = AutoModel.from_config(ElectraConfig(**SMALL)).eval()

@@ -95,10 +95,6 @@ class Layer(ABC):
             firsts_only: whether only first tokens' states are wanted.
         """
 
-    def weights(self, precision: dtype, *, joined: bool) -> LayerWeights:
-        """Cast the matrices for one pass; `joined` where one product is faster than three and worth a copy."""
-        return LayerWeights.cast(self.projections, (self.output, self.up, self.down), precision, joined=joined)
-
 
 class Adapter(ABC):
     """A view of a model that shows its parts under one set of names, and holds no weights of its own.

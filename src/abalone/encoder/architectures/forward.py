@@ -17,7 +17,7 @@ from abalone.encoder.architectures.bert import BertAdapter
 from abalone.encoder.architectures.distilbert import DistilBertAdapter
 from abalone.encoder.architectures.mpnet import MPNetAdapter
 from abalone.encoder.fast.attention import PieceAttention, has_packed_kernels
-from abalone.encoder.fast.weights import LowPrecisionWeights, RowGradients
+from abalone.encoder.fast.weights import LayerWeights, LowPrecisionWeights, RowGradients
 from abalone.encoder.packed import Packed
 
 ADAPTERS: tuple[type[Adapter], ...] = (BertAdapter, MPNetAdapter, DistilBertAdapter)
@@ -61,7 +61,10 @@ def packed_states(
         )
         run = Pass(settings.heads, _activation(settings.activation), dropout, dtype, seeds, attention)
         for number, layer in enumerate(layers):
-            weights = layer.weights(dtype, joined=batch.cu_seqlens.is_cuda) if copies is None else copies.layers[number]
+            if copies is None:  # one product for all projections is faster on a GPU, and worth a copy there
+                weights = LayerWeights.cast(layer, dtype, joined=batch.cu_seqlens.is_cuda)
+            else:
+                weights = copies.layers[number]
             last = number == len(layers) - 1
             states = layer.forward(states, weights, run, number, firsts_only=firsts_only and last)
     return states.full

@@ -1,15 +1,15 @@
 """The weights of layers in the precision of their products: cast for one pass, or kept from step to step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 if TYPE_CHECKING:
-    from abalone.encoder.architectures.adapter import Adapter
+    from abalone.encoder.architectures.adapter import Adapter, Layer
 
 ALIGNMENT = 64  # matrices that lie end to end begin at multiples of so many numbers
 
@@ -68,15 +68,13 @@ class LayerWeights(NamedTuple):
     down: Product
 
     @classmethod
-    def cast(
-        cls, projections: Sequence[nn.Linear], others: Sequence[nn.Linear], dtype: torch.dtype, *, joined: bool
-    ) -> "LayerWeights":
-        """Cast the weights of modules for one pass; with `joined`, the projections become one product."""
-        matrices = tuple(module.weight.to(dtype) for module in projections)
-        biases = tuple(module.bias.to(dtype) for module in projections)
+    def cast(cls, layer: "Layer", dtype: torch.dtype, *, joined: bool) -> "LayerWeights":
+        """Cast a layer's weights for one pass; with `joined`, the projections become one product."""
+        matrices = tuple(module.weight.to(dtype) for module in layer.projections)
+        biases = tuple(module.bias.to(dtype) for module in layer.projections)
         if joined:
             matrices, biases = (torch.cat(matrices),), (torch.cat(biases),)
-        output, up, down = (Product(module.weight.to(dtype)) for module in others)
+        output, up, down = (Product(module.weight.to(dtype)) for module in (layer.output, layer.up, layer.down))
         return cls(tuple(map(Product, matrices)), biases, output, up, down)
 
 
