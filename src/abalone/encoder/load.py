@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from abalone.config import Pooling
-from abalone.encoder.architectures.forward import ADAPTERS
+from abalone.encoder.architectures import ADAPTERS
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.extras import install_hint
 from abalone.files.errors import readable

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from abalone.config import Pooling
-from abalone.encoder.architectures.forward import adapter_of, packed_states
+from abalone.encoder.architectures import adapter_of
+from abalone.encoder.architectures.adapter import packed_states
 from abalone.encoder.fast.weights import LowPrecisionWeights
 from abalone.encoder.packed import Packed
 

@@ -14,7 +14,8 @@ if not ON_GPU:
 
 from transformers import AutoModel, DistilBertConfig, MPNetConfig  # noqa: E402
 
-from abalone.encoder.architectures import forward  # noqa: E402
+from abalone.encoder.architectures import adapter as packed_adapter  # noqa: E402
+from abalone.encoder.architectures import adapter_of  # noqa: E402
 from abalone.encoder.fast import attention, attention_kernels  # noqa: E402 - the interpreter is chosen before
 from abalone.encoder.fast.attention_kernels import Tiles, packed_attention  # noqa: E402
 from abalone.encoder.fast.weights import LowPrecisionWeights  # noqa: E402
@@ -195,14 +196,14 @@ def test_a_whole_model_is_the_same_through_these_kernels(config, name, monkeypat
     starts = torch.tensor([0, *lengths]).cumsum(0).int().to(DEVICE)
     tokens = torch.randint(3, 40, (sum(lengths),), device=DEVICE)
     grad = torch.randn(sum(lengths), HEADS * D, device=DEVICE)
-    adapter, found = forward.adapter_of(model), []
+    adapter, found = adapter_of(model), []
     for ours in (True, False):
-        for module in (attention, forward):
+        for module in (attention, packed_adapter):
             monkeypatch.setattr(module, "has_packed_kernels", lambda *_, ours=ours: ours)
         copies = LowPrecisionWeights(adapter, torch.float16)  # the interpreter's bf16 rounds in its own way
         parameter.grad = None
         with torch.autocast(DEVICE, torch.float16):
-            states = forward.packed_states(adapter, Packed(tokens, starts, 70, len(lengths)), copies=copies)
+            states = packed_adapter.packed_states(adapter, Packed(tokens, starts, 70, len(lengths)), copies=copies)
         states.backward(grad)
         assert parameter.grad is not None
         found.append((states.detach(), parameter.grad, copies.gradients))

@@ -13,7 +13,8 @@ if DEVICE == "cpu":
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
-from abalone.encoder.architectures.forward import adapter_of, packed_states  # noqa: E402
+from abalone.encoder.architectures import adapter_of  # noqa: E402
+from abalone.encoder.architectures.adapter import packed_states  # noqa: E402
 from abalone.encoder.fast.elementwise_kernels import (  # noqa: E402 - not without Triton
     add_and_normalise,
     embedding_sum,

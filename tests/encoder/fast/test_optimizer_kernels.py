@@ -12,7 +12,7 @@ if DEVICE.type == "cpu":
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
-from abalone.encoder.architectures.forward import adapter_of  # noqa: E402
+from abalone.encoder.architectures import adapter_of  # noqa: E402
 from abalone.encoder.fast.optimizer import MatrixUpdate  # noqa: E402
 from abalone.encoder.fast.weights import LowPrecisionWeights, RowGradients  # noqa: E402 - not without Triton
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, DistilBertConfig, MPNetConfig
 
-from abalone.encoder.architectures.forward import adapter_of, packed_states
+from abalone.encoder.architectures import adapter_of
+from abalone.encoder.architectures.adapter import packed_states
 from abalone.encoder.fast.weights import LowPrecisionWeights
 from abalone.encoder.packed import Packed
 

@@ -15,9 +15,9 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-import abalone.encoder.architectures.forward
-from abalone.encoder.architectures.forward import adapter_of
-from abalone.encoder.architectures.forward import packed_states as states_of
+import abalone.encoder.architectures.adapter
+from abalone.encoder.architectures import adapter_of
+from abalone.encoder.architectures.adapter import packed_states as states_of
 from abalone.encoder.packed import Packed
 from abalone.encoder.text_encoder import TextEncoder
 
@@ -129,7 +129,7 @@ def test_dropout_is_where_the_padded_path_has_it(config, settings, a_layer, monk
         attention.append(dropout_p)
         return attend(*args, dropout_p=dropout_p, **kwargs)
 
-    monkeypatch.setattr(abalone.encoder.architectures.forward.F, "dropout", note)
+    monkeypatch.setattr(abalone.encoder.architectures.adapter.F, "dropout", note)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", note_attention)
     model, batch = make_model(config, **settings), make_batch()
     packed_states(model, batch)
