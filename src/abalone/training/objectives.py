@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 
 from abalone.config import Config
 from abalone.encoder.fast.graph import Aside
-from abalone.encoder.fast.optimizer import MatrixUpdate
 from abalone.encoder.fast.weights import RowGradients
 from abalone.encoder.feed import Batch
 from abalone.encoder.heads import LabelAttention, ProjectionHead, Prototypes
@@ -22,6 +22,9 @@ from abalone.encoder.text_encoder import TextEncoder
 from abalone.losses import loss_spec, make_loss
 from abalone.losses.pairs import DENSE_ENTRIES
 from abalone.ranks import ALONE, Ranks
+
+if TYPE_CHECKING:
+    from abalone.encoder.fast.optimizer import MatrixUpdate
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 
@@ -136,7 +139,7 @@ class Objective(nn.Module):
             self.slow.update(_Projected(self.encoder, self.projection), done=done)
         self.refresh_half_weights(matrices=not self._updates_matrices)
 
-    def take_matrix_update(self, adamw: torch.optim.AdamW) -> MatrixUpdate | None:
+    def take_matrix_update(self, adamw: torch.optim.AdamW) -> "MatrixUpdate | None":
         """What moves the encoder's matrices, with their copies and the slow encoder's, in the place of `adamw`.
 
         Word and position vectors too, where their rows begin at round places; they are given a place for gradients.
@@ -145,6 +148,8 @@ class Objective(nn.Module):
         fast = self.encoder.copies
         if fast is None or find_spec("triton") is None or self.encoder.hidden_size % 8:
             return None
+        from abalone.encoder.fast.optimizer import MatrixUpdate  # which needs Triton
+
         self._updates_matrices = True
         trained = all(parameter.requires_grad for parameter in self.encoder.model.parameters())
         if trained and fast.tables and self.encoder.hidden_size % 16 == 0:
