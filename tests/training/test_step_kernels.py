@@ -109,7 +109,7 @@ def test_the_same_steps_as_with_torch_for_the_tables(name, encoder_folder, feed,
             torch.testing.assert_close(mine["exp_avg"], other["exp_avg"], rtol=2e-2, atol=2e-4)
 
 
-def test_a_step_with_a_gradient_that_is_no_number_leaves_nothing_behind(encoder_folder, feed):
+def test_a_step_with_a_nan_gradient_leaves_nothing_behind(encoder_folder, feed):
     ours = Training(encoder_folder, feed)
     ours.run([np.arange(BATCH)])
     before = {name: value.clone() for name, value in ours.objective.encoder.state_dict().items()}

@@ -249,7 +249,7 @@ def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the positives of each row stand among the scores of that row; [P], an entry for each 1 of the truth."""
+    """The rank of each positive among the scores of its row; [P], an entry for each 1 of the truth."""
 
     rows: np.ndarray
     scores: np.ndarray

@@ -142,7 +142,7 @@ def _cross_fitted(probabilities: np.ndarray, truth: csr_array, splits: list[Halv
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which experts are mixed in, in what order and how much.
+    """The experts that are mixed in, in order, and their weights.
 
     Args:
         weights: names of experts and what each weighs beside everything mixed before it.

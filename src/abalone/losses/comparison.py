@@ -15,7 +15,7 @@ Queue = tuple[Tensor, Tensor]
 
 @dataclass
 class Comparison:
-    """What a cosine loss needs to say who attracts whom.
+    """The logits and labels from which a cosine loss computes its attraction.
 
     Blocks come in the order batch, queue, prototypes; a block without rows is left out.
     """

@@ -120,7 +120,7 @@ def test_tables_of_which_some_rows_have_a_gradient(slow):
 
 @pytest.mark.parametrize("divisor", [float("nan"), float("inf")])
 @pytest.mark.parametrize("tables", [True, False])
-def test_nothing_moves_where_the_gradient_is_no_number(divisor, tables):
+def test_nothing_moves_where_the_gradient_is_nan_or_infinite(divisor, tables):
     both = Both(tables=tables)
     both.step()
     moving = [tensor for matrix in both.matrices for tensor in (matrix.parameter, matrix.copy)] + both.tables

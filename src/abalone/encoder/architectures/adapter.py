@@ -39,12 +39,11 @@ class States(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """What holds for all layers of one forward pass."""
+    """The settings and the attention of one forward pass, the same for all layers."""
 
     heads: int
     activation: Callable[[Tensor], Tensor]
     dropout: float  # 0 where nothing is trained
-    dtype: torch.dtype  # of the products; norms, and what they add up, are in full precision
     seeds: Tensor | None  # [layers, 3], where kernels of ours do the work between products
     attention: PieceAttention
 
@@ -97,7 +96,7 @@ class Layer(ABC):
         Args:
             states: [N, h].
             weights: this layer's matrices in the precision of the products.
-            run: what holds for all layers.
+            run: settings and attention of this pass.
             number: of this layer, which has the row of this number in `run.seeds`.
             firsts_only: whether only first tokens' states are wanted.
         """
@@ -179,7 +178,7 @@ def packed_states(
             dropout=settings.attention_dropout if training else 0.0,
             width=None if seeds is None else embedded.shape[1] // settings.heads,
         )
-        run = Pass(settings.heads, _activation(settings.activation), dropout, dtype, seeds, attention)
+        run = Pass(settings.heads, _activation(settings.activation), dropout, seeds, attention)
         for number, layer in enumerate(layers):
             if copies is None:  # one product for all projections is faster on a GPU, and worth a copy there
                 weights = LayerWeights.cast(layer, dtype, joined=batch.cu_seqlens.is_cuda)
