@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from benchmarks.measure import Line, best_seconds, show
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from abalone.data.batches import shuffled_batches
 from abalone.data.tokens import TokenArray, tokenize
 from abalone.encoder.fast.graph import own_stream
 from abalone.encoder.feed import TokenFeed, make_batch, ready_batches
-from abalone.encoder.text_encoder import TextEncoder, load_encoder
+from abalone.encoder.load import load_encoder
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.training.engine import Plan, parameter_groups
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from benchmarks.measure import Line, best_seconds, show
 
 DOCUMENTS, WORDS_PER_DOCUMENT = 42_500, 179  # arxiv54's training split

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 
 from abalone import load_corpus
 from abalone.data.corpus import Split
-from abalone.encoder.offline import packaged_encoder
+from abalone.encoder.load import packaged_encoder
 from abalone.losses.sentence_transformers import MultiLabelLoss
 
 DOCUMENTS = 1_000  # of the bundled sample: enough to see a difference on a laptop, in a few minutes

@@ -11,7 +11,7 @@ import exported
 import judged
 import tiny
 from abalone import AbaloneClassifier
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.inference.export import export
 from abalone.inference.folder import SUMS, load, save
 from abalone.inference.onnx_checksum import with_checksum

@@ -133,7 +133,7 @@ def test_every_way_to_train(encoder, data, settings):
     if settings.get("at_least_one"):
         assert all(model.predict(texts[:20]))
     if "freeze_layers" in settings:  # what was frozen is what it was
-        from abalone.encoder.text_encoder import load_encoder
+        from abalone.encoder.load import load_encoder
 
         before = load_encoder(encoder)[0].state_dict()
         after = model.predictor_.encoder.state_dict()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import abalone.demo
-import abalone.encoder.text_encoder
+import abalone.encoder.load
 import tiny
 from abalone import AbaloneClassifier
 from abalone.demo import AIM, BOTH, SETTINGS, SIZES, USUAL, Size, choose_size, demo_corpus, run_demo, verdict
@@ -16,7 +16,7 @@ from abalone.demo import AIM, BOTH, SETTINGS, SIZES, USUAL, Size, choose_size, d
 )  # a random encoder has little to add
 def test_the_demo_prints_what_it_computed(tmp_path, monkeypatch, capsys):
     folder = tiny.save_encoder(tmp_path / "encoder")
-    monkeypatch.setattr(abalone.encoder.text_encoder, "packaged_encoder", lambda name: folder)
+    monkeypatch.setattr(abalone.encoder.load, "packaged_encoder", lambda name: folder)
     settings = SETTINGS.replace(epochs=1, max_length=24, freeze_layers=1)
     size = Size({"train": 0.05, "validation": 0.1, "test": 0.05}, settings, 1.0)
     monkeypatch.setattr(abalone.demo, "choose_size", lambda seconds: size)

@@ -37,11 +37,11 @@ def run_page(page, names):
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     """What a reader of the page has at hand: own texts and labels, and here a small encoder by the default's name."""
-    import abalone.encoder.text_encoder
+    import abalone.encoder.load
     from abalone.losses import LOSSES
 
     folder = tiny.save_encoder(tmp_path / "encoder")
-    monkeypatch.setattr(abalone.encoder.text_encoder, "packaged_encoder", lambda name: folder)
+    monkeypatch.setattr(abalone.encoder.load, "packaged_encoder", lambda name: folder)
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     texts, matrix = tiny.corpus(120)

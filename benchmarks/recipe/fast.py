@@ -25,7 +25,8 @@ from abalone.data.batches import token_budget_batches
 from abalone.data.split import fold_of_documents
 from abalone.device import cpu_has_bf16
 from abalone.encoder.feed import TokenFeed
-from abalone.encoder.text_encoder import TextEncoder, load_encoder
+from abalone.encoder.load import load_encoder
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.neighbours import NearestNeighbours

@@ -43,7 +43,7 @@ from scipy.special import logit
 
 from abalone.classifier import AbaloneClassifier
 from abalone.data.benchmarks.release import exact_split
-from abalone.encoder.offline import packaged_encoder
+from abalone.encoder.load import packaged_encoder
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import NEVER, Thresholds, fit_thresholds

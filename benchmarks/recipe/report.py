@@ -10,8 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
-from abalone.evaluation.groups import label_thirds
-from abalone.evaluation.metrics import Counts
+from abalone.evaluation.metrics import Counts, label_thirds
 from abalone.progress import track
 from abalone.reproduce.layout import Column, Line, Table, Value, markdown
 from benchmarks.recipe.scores import DEFAULT, METRICS, PLAIN, ROWS, WORDS, Bench, Fitted

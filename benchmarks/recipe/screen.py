@@ -24,7 +24,7 @@ from abalone.data.load import load_corpus
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed
 from abalone.encoder.heads import LinearHead
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate

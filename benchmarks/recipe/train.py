@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abalone.data.corpus import Corpus
-from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.crossfit_probe import choose_setting
+from abalone.evaluation.matrices import EVERY
+from abalone.evaluation.mixing import vote_logits
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.evaluation.votes import vote_logits
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.machine import machine, versions
@@ -97,7 +97,7 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     if config.neighbours:
         k, neighbours = NearestNeighbours().k, predictor.neighbours
         if neighbours is None:  # not mixed in here
-            neighbours = NearestNeighbours(half=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
+            neighbours = NearestNeighbours(fp16=True).fit(predictor.embed(corpus.train.texts), corpus.train.labels)
         said["held out neighbours"] = np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
         )

@@ -10,9 +10,9 @@ from argparse import ArgumentParser
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.tfidf import TermCounts
 from benchmarks.recipe.pools import Pool, joined
 from benchmarks.recipe.screen import METRICS, Pools, Run, crosswise, load
 
@@ -34,7 +34,7 @@ def judged(pool: Pool, texts: list[str], labels: csr_array, with_pieces: bool) -
     entries = counts.fitted(train, model.min_df, model.max_features)[1].nnz / len(train)
     decisions, truth = model.decisions_of(counts, others), labels[pool.judged]
     varied = ~model.constant
-    link = Link.fitted(decisions[:, varied], truth.toarray()[:, varied] == 1, model.log_odds[varied])
+    link = PlattScaling.fitted(decisions[:, varied], truth.toarray()[:, varied] == 1, model.log_odds[varied])
     logits = np.where(varied, link.logits(decisions, model.log_odds), model.log_odds).astype(np.float32)
     frequencies = np.asarray(labels[pool.train].sum(axis=0)).ravel()
     return crosswise(logits, {}, truth, frequencies), entries, seconds

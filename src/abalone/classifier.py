@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from abalone.config import SETTINGS, Config, refuse_unknown
 from abalone.data.corpus import Corpus, Split
 from abalone.data.in_memory import Labels, Texts, corpus_of, is_matrix, known_labels, read_texts
-from abalone.evaluation.blocks import EVERY, row_blocks
+from abalone.evaluation.matrices import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.scored_model import evaluate_model
 from abalone.files.atomic import remove_unless_in_use

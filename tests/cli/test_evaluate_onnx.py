@@ -107,7 +107,7 @@ def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
     expected = OnnxModel.load(made / "model.onnx").probabilities(texts)
     monkeypatch.setattr(OnnxModel, "_outputs", lambda self, some: read.extend(some) or outputs(self, some))
     monkeypatch.setattr(onnx_model, "BLOCK", 7)
-    monkeypatch.setattr("abalone.evaluation.blocks.AT_ONCE", 40)
+    monkeypatch.setattr("abalone.evaluation.matrices.AT_ONCE", 40)
     tiny.write_jsonl(made / "new.jsonl", texts, lists(LABELS[:50]), [None] * 50)
     words = [made / "new.jsonl", "--split", "all", "--json"]
     in_blocks = told(run(made / "model.onnx", *words).stdout)

@@ -5,7 +5,8 @@ import torch
 import tiny
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import FrozenFeed, TokenFeed, embed, make_batch
-from abalone.encoder.text_encoder import load_encoder, split_layers
+from abalone.encoder.load import load_encoder
+from abalone.encoder.text_encoder import split_layers
 
 CPU = torch.device("cpu")
 

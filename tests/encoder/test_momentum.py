@@ -12,50 +12,50 @@ def encoder():
 
 
 def test_starts_as_an_exact_copy_of_its_own(encoder):
-    slow = MomentumEncoder(encoder)
-    for a, b in zip(slow.encoder.parameters(), encoder.parameters(), strict=True):
+    average = MomentumEncoder(encoder)
+    for a, b in zip(average.encoder.parameters(), encoder.parameters(), strict=True):
         assert torch.equal(a, b)
         assert a.data_ptr() != b.data_ptr()
 
 
 def test_update_is_the_formula_and_copies_buffers(encoder):
-    slow = MomentumEncoder(encoder, momentum=0.9).double()
+    average = MomentumEncoder(encoder, momentum=0.9).double()
     encoder.double()
-    before = [p.clone() for p in slow.encoder.parameters()]
+    before = [p.clone() for p in average.encoder.parameters()]
     with torch.no_grad():
         for p in encoder.parameters():
             p.add_(torch.randn_like(p))
     encoder.train()(torch.randn(8, 4, dtype=torch.float64))  # moves the batch norm's running mean
-    slow.update(encoder)
-    for old, new, fast in zip(before, slow.encoder.parameters(), encoder.parameters(), strict=True):
+    average.update(encoder)
+    for old, new, fast in zip(before, average.encoder.parameters(), encoder.parameters(), strict=True):
         torch.testing.assert_close(new, 0.9 * old + 0.1 * fast)
-    assert torch.equal(slow.encoder[1].running_mean, encoder[1].running_mean)
-    assert slow.encoder[1].running_mean.abs().sum() > 0
+    assert torch.equal(average.encoder[1].running_mean, encoder[1].running_mean)
+    assert average.encoder[1].running_mean.abs().sum() > 0
 
 
 def test_never_trains(encoder):
-    slow = MomentumEncoder(encoder)
-    out = slow(torch.randn(3, 4))
+    average = MomentumEncoder(encoder)
+    out = average(torch.randn(3, 4))
     assert not out.requires_grad
-    assert not any(p.requires_grad for p in slow.parameters())
+    assert not any(p.requires_grad for p in average.parameters())
 
 
 def test_dropout_is_off_in_every_mode(encoder):
-    slow, x = MomentumEncoder(encoder), torch.randn(3, 4)
-    for mode in (slow, slow.eval(), slow.train()):
+    average, x = MomentumEncoder(encoder), torch.randn(3, 4)
+    for mode in (average, average.eval(), average.train()):
         assert not any(part.training for part in mode.encoder.modules())
         assert torch.equal(mode(x), mode(x))
 
 
 def test_survives_state_dict(encoder):
-    slow = MomentumEncoder(encoder)
+    average = MomentumEncoder(encoder)
     with torch.no_grad():
         encoder[0].weight.add_(1)
-    slow.update(encoder)
+    average.update(encoder)
     other = MomentumEncoder(encoder)
-    other.load_state_dict(slow.state_dict())
+    other.load_state_dict(average.state_dict())
     x = torch.randn(3, 4)
-    assert torch.equal(slow(x), other(x))
+    assert torch.equal(average(x), other(x))
 
 
 def test_bad_momentum():

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from abalone.evaluation.calibration import TemperatureCalibration, expected_calibration_error, fit_temperatures
-from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.metrics import label_thirds
 
 
 def cross_entropy(truth, probabilities):

@@ -11,8 +11,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from abalone.evaluation import lexical
-from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel, Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.calibration import PlattScaling
+from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.evaluation.tfidf import TermCounts
 
 DECIDING = ("quark", "ribosome", "tax law")
 SHARES = (0.5, 0.2, 0.05)
@@ -215,11 +216,11 @@ def test_settings_of_something_else_are_refused(tmp_path, content, message):
 def test_a_planted_link_is_found():
     rng = np.random.default_rng(0)
     log_odds = np.array([-6.0, -3.0, -1.0, 0.5, 3.0])
-    planted = Link(offset=-2.5, offset_by_rarity=-0.6, log_slope=0.9, log_slope_by_rarity=0.3)
+    planted = PlattScaling(offset=-2.5, offset_by_rarity=-0.6, log_slope=0.9, log_slope_by_rarity=0.3)
     height = rng.normal(1, 2, (20_000, 5)) * np.exp(-0.3 * np.abs(log_odds))
     decisions = -np.sign(log_odds) * (height - 1)
     positive = rng.random(decisions.shape) < expit(planted.logits(decisions, log_odds))
-    found = Link.fitted(decisions, positive, log_odds)
+    found = PlattScaling.fitted(decisions, positive, log_odds)
     assert found.offset == pytest.approx(planted.offset, abs=0.15)
     assert found.offset_by_rarity == pytest.approx(planted.offset_by_rarity, abs=0.05)
     assert found.log_slope == pytest.approx(planted.log_slope, abs=0.08)
@@ -232,32 +233,34 @@ def test_a_link_of_several_models_takes_the_log_odds_of_each_row():
     positive = rng.random(decisions.shape) < 0.2
     log_odds = np.array([-3.0, -1.0, 2.0])
     alike = np.tile(log_odds, (90, 1))
-    assert Link.fitted(decisions, positive, alike) == Link.fitted(decisions, positive, log_odds)
+    assert PlattScaling.fitted(decisions, positive, alike) == PlattScaling.fitted(decisions, positive, log_odds)
     by_row = np.repeat([log_odds, [-2.0, -0.5, -1.0]], 45, axis=0)
-    link = Link.fitted(decisions, positive, by_row)
-    expected = [Link.logits(link, decisions[part], by_row[part][0]) for part in (slice(45), slice(45, 90))]
+    link = PlattScaling.fitted(decisions, positive, by_row)
+    expected = [PlattScaling.logits(link, decisions[part], by_row[part][0]) for part in (slice(45), slice(45, 90))]
     assert np.array_equal(link.logits(decisions, by_row), np.concatenate(expected))
     # A column beside another says the same as its rows below those of the other.
-    below = Link.fitted(
+    below = PlattScaling.fitted(
         decisions[:, :2].T.reshape(-1, 1), positive[:, :2].T.reshape(-1, 1), alike[:, :2].T.reshape(-1, 1)
     )
-    beside = Link.fitted(decisions[:, :2], positive[:, :2], log_odds[:2])
+    beside = PlattScaling.fitted(decisions[:, :2], positive[:, :2], log_odds[:2])
     np.testing.assert_allclose(list(asdict(below).values()), list(asdict(beside).values()), atol=1e-4)
 
 
 def test_a_frequent_label_is_the_mirror_image_of_a_rare_one():
     decisions, log_odds = np.random.default_rng(0).normal(size=(5, 3)), np.array([-4.0, -1.0, -0.1])
-    link = Link()
+    link = PlattScaling()
     np.testing.assert_allclose(link.logits(-decisions, -log_odds), -link.logits(decisions, log_odds))
     positive = decisions > 0
-    mirrored = Link.fitted(-decisions, ~positive, -log_odds)
-    assert mirrored == Link.fitted(decisions, positive, log_odds)
+    mirrored = PlattScaling.fitted(-decisions, ~positive, -log_odds)
+    assert mirrored == PlattScaling.fitted(decisions, positive, log_odds)
 
 
 def test_a_link_stays_sober_where_words_decide_everything():
     decisions = np.array([[-1.0], [-1.0], [1.0]])
-    link = Link.fitted(decisions, decisions > 0, np.array([-1.0]))
-    assert np.allclose(list(asdict(link).values()), list(asdict(Link()).values()), atol=0.2)  # three documents: a nudge
+    link = PlattScaling.fitted(decisions, decisions > 0, np.array([-1.0]))
+    assert np.allclose(
+        list(asdict(link).values()), list(asdict(PlattScaling()).values()), atol=0.2
+    )  # three documents: a nudge
     logits = link.logits(decisions, np.array([-1.0]))
     assert ((logits > 0) == (decisions > 0)).all()
 
@@ -266,13 +269,13 @@ def test_a_link_is_the_best_between_the_documents_and_the_default():
     rng = np.random.default_rng(0)
     decisions, log_odds = rng.normal(-0.8, 0.4, (60, 3)), np.array([-3.0, -1.0, 2.0])
     positive = rng.random(decisions.shape) < 0.2
-    default = np.array(list(asdict(Link()).values()))
+    default = np.array(list(asdict(PlattScaling()).values()))
 
     def loss(numbers):
         distance = np.square(numbers - default).sum() / 2
-        return cross_entropy(Link(*numbers).logits(decisions, log_odds), positive) * positive.size + distance
+        return cross_entropy(PlattScaling(*numbers).logits(decisions, log_odds), positive) * positive.size + distance
 
-    found = np.array(list(asdict(Link.fitted(decisions, positive, log_odds)).values()))
+    found = np.array(list(asdict(PlattScaling.fitted(decisions, positive, log_odds)).values()))
     assert all(loss(found) < loss(found + step) for step in rng.normal(0, 0.05, (200, 4)))
 
 
@@ -293,13 +296,13 @@ def test_calibration_lowers_the_cross_entropy_and_keeps_the_order():
 def test_fitting_again_forgets_the_calibration():
     texts, labels = corpus(100)
     model = LexicalModel().fit(texts, labels).calibrate(texts, labels)
-    assert model.link != Link()
-    assert model.fit(texts, labels).link == Link()
+    assert model.link != PlattScaling()
+    assert model.fit(texts, labels).link == PlattScaling()
 
 
 def test_a_link_fitted_elsewhere_can_be_given():
     texts, labels = corpus(100)
-    link = Link(offset=-2.0)
+    link = PlattScaling(offset=-2.0)
     model = LexicalModel().fit(texts, labels)
     decisions = model.decisions_of(TermCounts.of(texts), np.arange(100))
     model.link = link

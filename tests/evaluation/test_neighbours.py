@@ -90,10 +90,10 @@ def test_logits_stop_at_half_a_neighbour():
 def test_read_back_it_answers_the_same_to_the_last_bit(tmp_path, half):
     embeddings, labels, queries = made_up()
     labels[:, 4] = 0  # a last column without a document must not get lost
-    neighbours = NearestNeighbours(k=7, temperature=0.3, half=half, device="cpu").fit(embeddings, labels)
+    neighbours = NearestNeighbours(k=7, temperature=0.3, fp16=half, device="cpu").fit(embeddings, labels)
     save_file(neighbours.state(), tmp_path / "neighbours.safetensors")
     read = NearestNeighbours.from_state(load_file(tmp_path / "neighbours.safetensors"), device="cpu")
-    assert (read.k, read.temperature, read.half) == (7, 0.3, half)
+    assert (read.k, read.temperature, read.fp16) == (7, 0.3, half)
     assert np.array_equal(read.predict_proba(queries), neighbours.predict_proba(queries))
     assert np.array_equal(read.neighbours(queries)[0], neighbours.neighbours(queries)[0])
 
@@ -101,7 +101,7 @@ def test_read_back_it_answers_the_same_to_the_last_bit(tmp_path, half):
 def test_half_precision_halves_the_state_and_hardly_moves_the_cosines():
     embeddings, labels, queries = made_up()
     full = NearestNeighbours(k=5, device="cpu").fit(embeddings, labels)
-    half = NearestNeighbours(k=5, half=True, device="cpu").fit(embeddings, labels)
+    half = NearestNeighbours(k=5, fp16=True, device="cpu").fit(embeddings, labels)
     assert half.state()["embeddings"].nbytes * 2 == full.state()["embeddings"].nbytes
     np.testing.assert_allclose(half.neighbours(queries)[1], full.neighbours(queries)[1], atol=1e-3)
 

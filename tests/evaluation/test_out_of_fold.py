@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 import judged
 from abalone.config import Config
 from abalone.data.seen import text_hashes
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Computed
+from abalone.evaluation import matrices
 from abalone.evaluation.calibration import expected_calibration_error
+from abalone.evaluation.matrices import EVERY, Computed
 from abalone.evaluation.metrics import evaluate, per_label
 from abalone.evaluation.out_of_fold import FLOOR, RANKING, OutOfFold
 from abalone.evaluation.thresholds import fit_thresholds
@@ -126,7 +126,7 @@ def test_said_keeps_sums_and_gives_a_true_pair_no_advantage(made, truth, probabi
 
 
 def test_block_by_block_it_is_the_same(made, truth, probabilities, monkeypatch):
-    monkeypatch.setattr(blocks, "AT_ONCE", 100)
+    monkeypatch.setattr(matrices, "AT_ONCE", 100)
 
     def block(rows, columns):
         asked = probabilities[rows, columns]

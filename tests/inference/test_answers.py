@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from abalone.data.rows import Row
-from abalone.evaluation import blocks
+from abalone.evaluation import matrices
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
 from abalone.inference import answers as module
@@ -27,7 +27,7 @@ def plain(row: np.ndarray, wanted: Wanted) -> dict[str, object]:
 @pytest.mark.parametrize("top", [None, 1, 2, 3, 4, 9])
 @pytest.mark.parametrize("probabilities", [False, True])
 def test_labels_from_the_most_probable_down(at_once, top, probabilities, monkeypatch):
-    monkeypatch.setattr(blocks, "AT_ONCE", at_once)
+    monkeypatch.setattr(matrices, "AT_ONCE", at_once)
     wanted = Wanted(probabilities, top)
     given = list(answers(SCORES, DECISION, NAMES, wanted))
     assert given == [plain(row, wanted) for row in SCORES]

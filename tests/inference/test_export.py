@@ -216,7 +216,7 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
 @pytest.mark.parametrize("k", [7, 1000])  # more than there are documents
 def test_neighbours_go_along(k, half, quick, with_words, tmp_path, monkeypatch):
     predictor = with_words.predictor_
-    near = NearestNeighbours(k, half=half, device="cpu").fit(predictor.embed(TEXTS), LABELS)
+    near = NearestNeighbours(k, fp16=half, device="cpu").fit(predictor.embed(TEXTS), LABELS)
     monkeypatch.setattr(predictor, "neighbours", near)
     mixed = replace(predictor.decision, mixture=Mixture({"lexical": 0.4, "neighbours": 0.5}))
     monkeypatch.setattr(predictor, "decision", mixed)

@@ -6,8 +6,7 @@ import reported
 from scipy.sparse import csr_array
 
 from abalone.evaluation.bootstrap import draw_scores
-from abalone.evaluation.groups import label_thirds
-from abalone.evaluation.metrics import Counts, evaluate
+from abalone.evaluation.metrics import Counts, evaluate, label_thirds
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 import reported
 
 import judged
-from abalone.evaluation.blocks import EVERY
+from abalone.evaluation import matrices
 from abalone.evaluation.calibration import expected_calibration_error
+from abalone.evaluation.matrices import EVERY
 from abalone.evaluation.metrics import evaluate
 from abalone.report.calibration import reliability, threshold_worth
 from abalone.report.page import as_script_data
@@ -100,14 +101,13 @@ def test_where_one_run_has_none_no_scores_are_shown():
 
 
 def test_calibration_of_what_is_kept_is_that_of_all(monkeypatch):
-    from abalone.evaluation import blocks
 
     run = reported.judged_run()
     truth, probabilities = run.out_of_fold.labels, run.out_of_fold.said()
     whole = reliability("all", probabilities[EVERY, EVERY], truth)
     assert whole.error == pytest.approx(expected_calibration_error(probabilities[EVERY, EVERY], truth))
     worth = threshold_worth(replace(run, answers=Answers.out_of_fold(run.out_of_fold)))
-    monkeypatch.setattr(blocks, "AT_ONCE", 50)
+    monkeypatch.setattr(matrices, "AT_ONCE", 50)
     by_blocks = reliability("all", probabilities, truth)
     assert by_blocks.pairs == whole.pairs
     assert by_blocks.said == pytest.approx(whole.said)

@@ -18,7 +18,7 @@ from abalone import MemoryQueue
 from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.losses import LOSSES
 from abalone.training import engine, generations
 from abalone.training.checkpoint import load_tensors

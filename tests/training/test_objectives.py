@@ -10,7 +10,7 @@ import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed, make_batch
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
 from abalone.training.engine import Plan, train

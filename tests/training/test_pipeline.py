@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.scored_model import tfidf_alone

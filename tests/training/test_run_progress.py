@@ -7,8 +7,7 @@ from rich.console import Console
 
 from abalone.cli.app import _tell
 from abalone.cli.train import _epochs_told
-from abalone.progress import NOBODY, as_parts_of, overall, track
-from abalone.timetable import Timetable
+from abalone.progress import NOBODY, Timetable, as_parts_of, overall, track
 from abalone.training import progress
 from abalone.training.progress import RunProgress
 from moved_clock import Clock

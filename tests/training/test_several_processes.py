@@ -12,7 +12,7 @@ import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.training.checkpoint import load_tensors, save_tensors
 from abalone.training.engine import Plan, train
 from abalone.training.interruption import TrainingInterrupted

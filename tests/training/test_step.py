@@ -8,7 +8,7 @@ import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 from abalone.training.objectives import Objective
 from abalone.training.processes import make_accelerator
 from abalone.training.step import Step

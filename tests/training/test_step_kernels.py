@@ -9,9 +9,9 @@ import torch
 import tiny
 from abalone.config import Config
 from abalone.data.tokens import tokenize
-from abalone.encoder import weights
+from abalone.encoder.architectures.adapter import Adapter
 from abalone.encoder.feed import Batch, TokenFeed, make_batch
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
@@ -62,7 +62,7 @@ class Training:
 
     @property
     def rows(self):
-        return self.objective.encoder.halves.row_gradients
+        return self.objective.encoder.copies.row_gradients
 
     def run(self, batches):
         self.step.begin(0, 0.0)
@@ -86,7 +86,7 @@ def test_the_same_steps_as_with_torch_for_the_tables(name, encoder_folder, feed,
     assert ours.rows is not None
     ours.run(batches)
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "embedding_tables", lambda _: [])
+        patch.setattr(Adapter, "tables", [])
         theirs = Training(encoder_folder, feed, name)
         assert theirs.rows is None
         theirs.run(batches)
@@ -109,7 +109,7 @@ def test_the_same_steps_as_with_torch_for_the_tables(name, encoder_folder, feed,
             torch.testing.assert_close(mine["exp_avg"], other["exp_avg"], rtol=2e-2, atol=2e-4)
 
 
-def test_a_step_with_a_gradient_that_is_no_number_leaves_nothing_behind(encoder_folder, feed):
+def test_a_step_with_a_nan_gradient_leaves_nothing_behind(encoder_folder, feed):
     ours = Training(encoder_folder, feed)
     ours.run([np.arange(BATCH)])
     before = {name: value.clone() for name, value in ours.objective.encoder.state_dict().items()}
@@ -133,4 +133,4 @@ def test_a_frozen_encoder_keeps_its_tables(encoder_folder, feed):
     objective.keep_half_weights(torch.bfloat16)
     adamw = torch.optim.AdamW(parameter_groups(objective, PLAN))
     assert objective.take_matrix_update(adamw) is not None
-    assert encoder.halves.row_gradients is None
+    assert encoder.copies.row_gradients is None

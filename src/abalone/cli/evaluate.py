@@ -25,7 +25,7 @@ from abalone.files.errors import printable_json
 from abalone.launch import launched
 
 if TYPE_CHECKING:
-    from abalone.evaluation.blocks import Scores
+    from abalone.evaluation.matrices import Scores
     from abalone.evaluation.metrics import LabelScore
     from abalone.inference.folder import JudgedModel
     from abalone.inference.onnx_model import OnnxModel

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.tables import BadRow, Record, Table
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:

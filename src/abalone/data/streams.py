@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.errors import DataError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")

@@ -1,1 +1,1 @@
-"""What is trained and what training keeps: encoder, heads, prototypes, queue, momentum encoder."""
+"""Encoder, heads, prototypes, memory queue and momentum encoder."""

@@ -1,4 +1,4 @@
-"""Tokenised documents with their labels, as the batches a model takes."""
+"""Batches of tokenised documents with their labels, and the embeddings of documents."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ AHEAD = 8  # batches made while the device is busy with earlier ones
 
 @dataclass(frozen=True)
 class Batch:
-    """What goes into the encoder, and the labels to learn.
+    """The encoder's input, and the labels to learn.
 
     Where several processes train together, `documents` are this one's share, and `labels` those of the whole batch.
     """
@@ -41,7 +41,7 @@ class Batch:
         return len(self.labels)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same on another device, without waiting for the copy."""
+        """Copy to another device, without waiting for the copy."""
         return Batch(self.documents.to(device), self.labels.to(device, non_blocking=device.type == "cuda"))
 
 
@@ -54,7 +54,7 @@ class Feed(Protocol):
     def __len__(self) -> int: ...
 
     def packed(self, rows: np.ndarray) -> Packed:
-        """The encoder's input for some documents."""
+        """Return the encoder's input for some documents."""
         ...
 
 
@@ -79,21 +79,21 @@ class TokenFeed:
         return len(self.tokens)
 
     def packed(self, rows: np.ndarray) -> Packed:
-        """The ids of some documents, each in as many pieces as it needs and may have."""
+        """Return the ids of some documents, each in as many pieces as it needs and may have."""
         if self.max_chunks == 1:
             pieces, owner = [self.tokens.document(int(row), self.max_length) for row in rows], None
         else:
             chunks = [self.tokens.chunks(int(row), self.max_length, self.max_chunks) for row in rows]
             pieces = [piece for document in chunks for piece in document]
             owner = torch.repeat_interleave(torch.tensor([len(document) for document in chunks]))
-        starts, longest = _starts(np.array([len(piece) for piece in pieces]))
-        return Packed(torch.from_numpy(np.concatenate(pieces)), starts, longest, len(rows), owner)
+        cu_seqlens, longest = _cu_seqlens(np.array([len(piece) for piece in pieces]))
+        return Packed(torch.from_numpy(np.concatenate(pieces)), cu_seqlens, longest, len(rows), owner)
 
 
 class FrozenFeed:
     """Documents as the states of an encoder's lower layers, computed once.
 
-    The states lie in a temporary file that is mapped into memory and gone with the process: half precision, because
+    The states lie in a temporary file that is mapped into memory and gone with the process: low precision, because
     it halves the reading, and they are inputs, not weights.
     """
 
@@ -107,17 +107,17 @@ class FrozenFeed:
         with torch.inference_mode():
             for rows, batch in encoding_batches(documents, device, "Frozen layers", work=FROZEN, depth=lower.depth):
                 states = lower.token_states(batch).half().cpu().numpy()
-                for row, document in zip(rows, np.split(states, batch.starts[1:-1].cpu().numpy()), strict=True):
+                for row, document in zip(rows, np.split(states, batch.cu_seqlens[1:-1].cpu().numpy()), strict=True):
                     self.states[self.offsets[row] : self.offsets[row + 1]] = document
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def packed(self, rows: np.ndarray) -> Packed:
-        """The states [N, h] of some documents' tokens."""
+        """Return the states [N, h] of some documents' tokens."""
         states = np.concatenate([self.states[self.offsets[row] : self.offsets[row + 1]] for row in rows])
-        starts, longest = _starts(self.lengths[rows])
-        return Packed(torch.from_numpy(states.astype(np.float32)), starts, longest, len(rows))
+        cu_seqlens, longest = _cu_seqlens(self.lengths[rows])
+        return Packed(torch.from_numpy(states.astype(np.float32)), cu_seqlens, longest, len(rows))
 
 
 class FeedRows:
@@ -137,24 +137,24 @@ class FeedRows:
         return len(self._rows)
 
     def packed(self, rows: np.ndarray) -> Packed:
-        """The encoder's input for some of them."""
+        """Return the encoder's input for some of them."""
         return self._documents.packed(self._rows[rows])
 
 
-def _starts(lengths: np.ndarray) -> tuple[Tensor, int]:
-    """Where pieces of these lengths begin when they lie end to end, and the longest length."""
-    starts = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=starts[1:])
-    return torch.from_numpy(starts), int(lengths.max())
+def _cu_seqlens(lengths: np.ndarray) -> tuple[Tensor, int]:
+    """Return the cumulative lengths of pieces, int32 from 0 (`cu_seqlens`), and the longest length."""
+    cu_seqlens = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=cu_seqlens[1:])
+    return torch.from_numpy(cu_seqlens), int(lengths.max())
 
 
 def unlabelled(documents: int) -> csr_array:
-    """The labels of documents that have none to learn from."""
+    """Return an empty label matrix, for documents that have no labels to learn from."""
     return csr_array((documents, 0), dtype=np.int32)  # type: ignore[return-value]  # the stubs think it 1-D
 
 
 def make_batch(documents: Feed, rows: np.ndarray, ranks: Ranks = ALONE) -> Batch:
-    """Some documents, or this process's share of them, with the labels of all, in main memory."""
+    """Make a batch in main memory: some documents, or this process's share of them, with the labels of all."""
     # A process without a share reads a document too, whose row `Ranks.gather` leaves out: so it has gradients, of 0,
     # for the same parameters as the others.
     share = rows[ranks.share(len(rows))] if len(rows) > ranks.index else rows[:1]
@@ -164,7 +164,7 @@ def make_batch(documents: Feed, rows: np.ndarray, ranks: Ranks = ALONE) -> Batch
 def ready_batches(
     documents: Feed, batches: Iterable[np.ndarray], device: torch.device, ranks: Ranks = ALONE
 ) -> Iterator[Batch]:
-    """Batches in main memory, in order; for a GPU they are made ahead of need, where it can copy them from."""
+    """Yield batches in main memory, in order; for a GPU they are made ahead of need, in pinned memory."""
     if device.type != "cuda":
         yield from (make_batch(documents, rows, ranks) for rows in batches)
         return
@@ -191,7 +191,7 @@ def encoding_batches(
     work: str = "",
     depth: int = 1,
 ) -> Iterator[tuple[np.ndarray, Packed]]:
-    """All documents, or this process's share of them, in batches of like length, with the rows they stand in.
+    """Yield all documents, or this process's share of them, in batches of like length, with their rows.
 
     Each batch that was used is told to the job it belongs to, as `work` of tokens × `depth` of the encoder.
     """
@@ -208,21 +208,21 @@ def embed(
     device: torch.device,
     description: str = "Encoding",
     *,
-    half: torch.dtype | None = None,
+    precision: torch.dtype | None = None,
     ranks: Ranks = ALONE,
     work: str = "read",
 ) -> np.ndarray:
-    """One vector a document, [n, h], float32, in the documents' order; computed in `half` precision if given.
+    """Encode documents, one vector each: [n, h], float32, in the documents' order.
 
-    Several `ranks` that all call this encode a share each, and get the vectors of all documents. Within a job whose
-    time is estimated it counts as `work` of that kind.
+    Products are in `precision`, by default float32. Several `ranks` that all call this encode a share each, and get
+    the vectors of all documents. Within a job whose time is estimated it counts as `work` of that kind.
     """
     embeddings = array_of((len(documents), encoder.hidden_size), np.float32)
     if ranks.count > 1:
         embeddings[:] = 0  # what others encode is added
     training = encoder.training
     encoder.to(device).eval()
-    with torch.inference_mode(), _reading(device, half):
+    with torch.inference_mode(), _reading(device, precision):
         for rows, batch in encoding_batches(documents, device, description, ranks, work=work, depth=encoder.depth):
             embeddings[rows] = encoder(batch).float().cpu().numpy()
             advance(len(rows) * ranks.count)
@@ -232,10 +232,10 @@ def embed(
 
 
 @contextmanager
-def _reading(device: torch.device, half: torch.dtype | None) -> Iterator[None]:
-    """Half precision if asked for; else full, in which a GPU multiplies as TF32: to three digits, and far faster."""
-    if half is not None:
-        with torch.autocast(device.type, half):
+def _reading(device: torch.device, precision: torch.dtype | None) -> Iterator[None]:
+    """Read in this precision; by default in full, where a GPU multiplies as TF32: to three digits, and far faster."""
+    if precision is not None:
+        with torch.autocast(device.type, precision):
             yield
     elif device.type == "cuda":
         before = torch.backends.cuda.matmul.allow_tf32

@@ -1,4 +1,4 @@
-"""What stands on the encoder: in pre-training projection, prototypes, label attention; in use, linear layers."""
+"""Heads on the encoder: in pre-training projection, prototypes and label attention; in use, linear layers."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from scipy.special import expit
 from torch import Tensor, nn
 
-from abalone.evaluation.blocks import Computed, Index, Scores, held
+from abalone.evaluation.matrices import Computed, Index, Scores, held
 
 PROJECTION_DIM = 256  # the paper's d
 
@@ -29,7 +29,7 @@ class ProjectionHead(nn.Module):
         self.outer = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[B, h] → [B, dim]."""
+        """Project features, [B, h] → [B, dim]."""
         projected: Tensor = self.outer(torch.relu(self.inner(features)))
         return projected
 
@@ -48,7 +48,7 @@ class Prototypes(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self) -> Tensor:
-        """[L, dim]."""
+        """Return the prototypes, [L, dim]."""
         return self.weight
 
     @classmethod
@@ -65,7 +65,7 @@ class Prototypes(nn.Module):
         return prototypes
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"num_labels={self.weight.shape[0]}, dim={self.weight.shape[1]}"
 
 
@@ -87,7 +87,7 @@ class LabelAttention(nn.Module):
         self.value = nn.Linear(hidden, dim)
 
     def forward(self, states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Token states [B, T, h] and their mask [B, T] → [B, L, dim]."""
+        """Attend from labels to tokens: states [B, T, h] and their mask [B, T] → [B, L, dim]."""
         scores = states @ self.queries.T / math.sqrt(states.shape[2])  # [B, T, L]
         scores = scores.masked_fill(attention_mask.unsqueeze(2) == 0, -math.inf)
         looked_at: Tensor = self.value(scores.softmax(1).transpose(1, 2) @ states)
@@ -108,16 +108,16 @@ class LinearHead:
 
     @classmethod
     def of_layer(cls, layer: nn.Linear) -> "LinearHead":
-        """A copy of a trained layer."""
+        """Copy a trained layer."""
         return cls(layer.weight.detach().float().cpu().unsqueeze(0), layer.bias.detach().float().cpu().unsqueeze(0))
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """The number of labels, L."""
         return self.weight.shape[1]
 
     def logits(self, embeddings: np.ndarray) -> np.ndarray:
-        """[n, h] → [n, L], float32; of several layers the log-odds of the mean probability."""
+        """Return logits, [n, h] → [n, L], float32; of several layers the log-odds of the mean probability."""
         features = torch.from_numpy(np.ascontiguousarray(embeddings, dtype=np.float32))
         each = torch.einsum("nh,mlh->mnl", features, self.weight) + self.bias.unsqueeze(1)  # [m, n, L]
         if len(each) == 1:
@@ -127,7 +127,7 @@ class LinearHead:
         return (yes - no).numpy()
 
     def logits_in_blocks(self, embeddings: np.ndarray) -> Scores:
-        """`logits` computed block by block where documents and labels are many."""
+        """Return `logits`, computed block by block where documents and labels are many."""
 
         def block(rows: Index, columns: Index) -> np.ndarray:
             return LinearHead(self.weight[:, columns], self.bias[:, columns]).logits(embeddings[rows])
@@ -135,14 +135,14 @@ class LinearHead:
         return held(Computed((len(embeddings), self.num_labels), block))
 
     def predicted_at_half(self, embeddings: np.ndarray) -> Scores:
-        """Bool [n, L]: where the probability is one half or more, as the paper's tables have it."""
+        """Return bool [n, L], true where the probability is 0.5 or more, as in the paper's tables."""
         logits = self.logits_in_blocks(embeddings)
         return held(Computed(logits.shape, lambda rows, columns: expit(logits[rows, columns]) >= 0.5))
 
     def merged(self) -> "LinearHead":
-        """One layer with the mean of the weights: what tools that know a single linear layer can be given."""
+        """Return one layer with the mean of the weights, for tools that know a single linear layer."""
         return LinearHead(self.weight.mean(0, keepdim=True), self.bias.mean(0, keepdim=True))
 
     def state(self) -> dict[str, Tensor]:
-        """Tensors to save."""
+        """Return the tensors to save."""
         return {"weight": self.weight, "bias": self.bias}

@@ -1,4 +1,4 @@
-"""The slow copy of the encoder that fills the queue."""
+"""The momentum encoder: an exponential moving average (EMA) of the encoder, which fills the queue."""
 
 import copy
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of an encoder that follows it slowly: θ_k ← m·θ_k + (1−m)·θ.
+    """The EMA of an encoder's weights: θ_k ← m·θ_k + (1−m)·θ.
 
-    Embeddings in the queue come from encoders of up to hundreds of steps ago; a slow encoder keeps them comparable.
-    It starts as an exact copy, needs no gradient, and so never enters an optimiser. Its dropout is always off: keys
+    Embeddings in the queue come from encoders of up to hundreds of steps ago; an average keeps them comparable. It
+    starts as an exact copy, needs no gradient, and so never enters an optimiser. Its dropout is always off: keys
     without noise are better targets, and the forward pass may then use kernels that know no dropout.
 
     Args:
@@ -29,25 +29,25 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the slow encoder makes of the input; no gradient."""
+        """Encode with the averaged weights, without a gradient."""
         return self.encoder(*args, **kwargs)
 
     @torch.no_grad()
     def update(self, encoder: nn.Module, *, done: Iterable[Tensor] = ()) -> None:
-        """One step towards `encoder`: all parameters in one fused call, buffers copied.
+        """Move the average towards `encoder`: all parameters in one fused call, buffers copied.
 
         Args:
             done: parameters of `encoder` that have been followed already.
         """
-        slow: list[Tensor] = list(self.encoder.parameters())
-        fast: list[Tensor] = list(encoder.parameters())
-        if len(slow) != len(fast):
-            raise ValueError(f"the encoder has {len(fast)} parameters, its momentum copy {len(slow)}")
+        averages: list[Tensor] = list(self.encoder.parameters())
+        parameters: list[Tensor] = list(encoder.parameters())
+        if len(averages) != len(parameters):
+            raise ValueError(f"the encoder has {len(parameters)} parameters, its momentum copy {len(averages)}")
         passed = {id(parameter) for parameter in done}
-        left = [(mine, theirs) for mine, theirs in zip(slow, fast, strict=True) if id(theirs) not in passed]
+        left = [(mine, theirs) for mine, theirs in zip(averages, parameters, strict=True) if id(theirs) not in passed]
         torch._foreach_lerp_([mine for mine, _ in left], [theirs for _, theirs in left], 1 - self.momentum)
-        for slow_buffer, buffer in zip(self.encoder.buffers(), encoder.buffers(), strict=True):
-            slow_buffer.copy_(buffer)
+        for own_buffer, buffer in zip(self.encoder.buffers(), encoder.buffers(), strict=True):
+            own_buffer.copy_(buffer)
 
     def train(self, mode: bool = True) -> "MomentumEncoder":
         """Set the mode; the copy itself stays in eval mode."""
@@ -56,5 +56,5 @@ class MomentumEncoder(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"momentum={self.momentum}"

@@ -1,4 +1,4 @@
-"""Documents end to end: the one form in which token ids travel, so that nothing is computed on padding."""
+"""Packed batches: the tokens of documents end to end, so that nothing is computed on padding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ class Packed:
 
     Args:
         tokens: ids [N], or the states [N, h] that frozen lower layers made of them.
-        starts: [pieces + 1], int32; piece p is `tokens[starts[p] : starts[p + 1]]`.
+        cu_seqlens: [pieces + 1], int32, cumulative lengths; piece p is `tokens[cu_seqlens[p] : cu_seqlens[p + 1]]`.
         longest: no piece has more tokens. A bound, so that shapes can be fixed without looking.
         owner: [pieces], the document each piece belongs to; left out where every piece is a document.
         documents: how many there are.
@@ -22,7 +22,7 @@ class Packed:
     """
 
     tokens: Tensor
-    starts: Tensor
+    cu_seqlens: Tensor
     longest: int
     documents: int
     owner: Tensor | None = None
@@ -31,33 +31,33 @@ class Packed:
     @property
     def pieces(self) -> int:
         """P, the filler not counted."""
-        return len(self.starts) - 1 - self.filled
+        return len(self.cu_seqlens) - 1 - self.filled
 
     @cached_property
     def firsts(self) -> Tensor:
         """[P], the place of each piece's first token, int64."""
-        return self.starts[: self.pieces].long()
+        return self.cu_seqlens[: self.pieces].long()
 
     @cached_property
     def piece_of(self) -> Tensor:
         """[N], the piece each token is in; P for the filler."""
-        everywhere = torch.arange(len(self.tokens), device=self.starts.device, dtype=torch.int32)
-        return torch.searchsorted(self.starts[1:], everywhere, right=True)
+        everywhere = torch.arange(len(self.tokens), device=self.cu_seqlens.device, dtype=torch.int32)
+        return torch.searchsorted(self.cu_seqlens[1:], everywhere, right=True)
 
     @cached_property
     def positions(self) -> Tensor:
         """[N], the place of each token in its piece."""
-        return torch.arange(len(self.tokens), device=self.starts.device) - self.starts[self.piece_of]
+        return torch.arange(len(self.tokens), device=self.cu_seqlens.device) - self.cu_seqlens[self.piece_of]
 
     @cached_property
     def lengths(self) -> Tensor:
         """[P], tokens of each piece."""
-        return (self.starts[1:] - self.starts[:-1])[: self.pieces]
+        return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.pieces]
 
     @cached_property
     def mask(self) -> Tensor:
         """[P, T], true on tokens, false on padding, in the rectangle that `pad` makes."""
-        return torch.arange(self.longest, device=self.starts.device) < self.lengths.unsqueeze(1)
+        return torch.arange(self.longest, device=self.cu_seqlens.device) < self.lengths.unsqueeze(1)
 
     @cached_property
     def _places(self) -> Tensor:
@@ -71,7 +71,7 @@ class Packed:
         return not self.filled and len(self.tokens) == self.pieces * self.longest
 
     def pad(self, values: Tensor) -> Tensor:
-        """[N, …] → [P, T, …], zeros on padding."""
+        """Pad, [N, …] → [P, T, …], with zeros."""
         rectangle = (self.pieces, self.longest, *values.shape[1:])
         if self.rectangular:
             return values.view(rectangle)
@@ -79,7 +79,7 @@ class Packed:
         return room.index_copy(0, self._places, values)[: self.pieces * self.longest].view(rectangle)
 
     def unpad(self, values: Tensor) -> Tensor:
-        """[P, T, …] → [N, …]; zeros for the filler."""
+        """Take padding out, [P, T, …] → [N, …]; zeros for the filler."""
         flat = values.reshape(self.pieces * self.longest, *values.shape[2:])
         if self.rectangular:
             return flat
@@ -88,13 +88,13 @@ class Packed:
         return flat.index_select(0, self._places)
 
     def to(self, device: torch.device) -> "Packed":
-        """The same on another device, without waiting for the copy."""
+        """Copy to another device, without waiting for the copy."""
         return self._changed(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
 
     def pinned(self) -> "Packed":
-        """The same in memory that a GPU can copy from by itself."""
+        """Copy to pinned memory, from which a GPU can copy by itself."""
         return self._changed(lambda tensor: tensor.pin_memory())
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> "Packed":
         owner = None if self.owner is None else change(self.owner)
-        return replace(self, tokens=change(self.tokens), starts=change(self.starts), owner=owner)
+        return replace(self, tokens=change(self.tokens), cu_seqlens=change(self.cu_seqlens), owner=owner)

@@ -1,4 +1,4 @@
-"""The memory of earlier documents."""
+"""The queue of earlier documents' embeddings."""
 
 from typing import Any
 
@@ -73,14 +73,14 @@ class MemoryQueue(nn.Module):
         self.count.add_(len(embeddings)).clamp_(max=self.size)
 
     def contents(self) -> tuple[Tensor, Tensor]:
-        """Embeddings [n, dim] and labels [n, num_labels] of the n documents it holds, oldest first."""
+        """Return embeddings [n, dim] and labels [n, num_labels] of the n documents it holds, oldest first."""
         filled = len(self)
         oldest = int(self.pointer) if filled == self.size else 0
         order = slice(oldest, filled), slice(0, oldest)
         return torch.cat([self.embeddings[part] for part in order]), torch.cat([self.labels[part] for part in order])
 
     def references(self) -> tuple[Tensor, Tensor]:
-        """The same documents as `contents` in no particular order: when it is full, the memory as it lies."""
+        """Return the documents of `contents` in no particular order: when it is full, without a copy."""
         return (self.embeddings, self.labels) if self.full else self.contents()
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -101,5 +101,5 @@ class MemoryQueue(nn.Module):
             )
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"size={self.size}, dim={self.embeddings.shape[1]}, num_labels={self.labels.shape[1]}"

@@ -1,1 +1,1 @@
-"""How good a representation or a prediction is, and the small models fitted on embeddings."""
+"""Metrics of predictions and embeddings, the small models on embeddings, and the decision from scores to labels."""

@@ -1,4 +1,4 @@
-"""How sure a score, or the difference of two, can be with this many documents: the bootstrap, on equal draws.
+"""Bootstrap intervals of a score, or of the difference of two, by drawing documents with replacement.
 
 Plain percentile intervals of macro-F1 fail for rare labels. A label with one document is in 63 % of the draws. In the
 others its F1 is 0, so that draws lie below the value; with many such labels, all of them do. So draws are moved until
@@ -28,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels
-from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import Counts
+from abalone.evaluation.matrices import Labels, check_same_shape, read_labels
+from abalone.evaluation.metrics import THIRDS, Counts
 
 SAMPLES = 1000
 LEVEL = 0.95
@@ -47,7 +46,7 @@ class Interval:
 
     @classmethod
     def of(cls, value: float, drawn: np.ndarray, level: float = LEVEL) -> "Interval":
-        """From the values of the draws, [samples]."""
+        """Take the interval from the values of the draws, [samples]."""
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         return cls(float(value), min(float(low), float(value)), max(float(high), float(value)))
 
@@ -64,11 +63,11 @@ class Drawn:
     draws: dict[str, np.ndarray]  # [samples] each
 
     def intervals(self) -> dict[str, Interval]:
-        """Of every score."""
+        """Return the interval of every score."""
         return {name: Interval.of(value, self.draws[name]).within(0, 1) for name, value in self.scores.items()}
 
     def against(self, other: "Drawn") -> dict[str, Interval]:
-        """Of every difference, this run minus the other, drawn with the same seed from the same documents."""
+        """Return the interval of every difference, this run minus the other; both drew the same documents."""
         return {
             name: Interval.of(value - other.scores[name], self.draws[name] - other.draws[name]).within(-1, 1)
             for name, value in self.scores.items()
@@ -78,7 +77,7 @@ class Drawn:
 def draw_scores(
     truth: Labels, predictions: Labels, thirds: np.ndarray, *, samples: int = SAMPLES, seed: int = 0
 ) -> Drawn:
-    """`micro_f1`, `macro_f1` and `macro_f1_head`, `_medium`, `_tail`, over documents drawn with replacement.
+    """Draw documents with replacement, and score `micro_f1`, `macro_f1` and `macro_f1_head`, `_medium`, `_tail`.
 
     They speak of the documents, not of training: other seeds vary on top. A single draw of macro-F1 is widened and
     moved as described above, so it may lie outside of 0 to 1.
@@ -108,7 +107,7 @@ def draw_scores(
 
 
 def _drawn_counts(by_label: list[csc_array], rng: np.random.Generator, documents: int, samples: int) -> Counts:
-    """[samples, L]."""
+    """Count on draws of the documents, [samples, L]."""
     places = rng.integers(documents, size=(samples, documents)) * samples + np.arange(samples)[:, None]
     weights = np.bincount(places.ravel(), minlength=documents * samples).reshape(documents, samples)  # [n, samples]
     return Counts(*((matrix @ weights).T for matrix in by_label))

@@ -1,17 +1,19 @@
-"""Temperature scaling: calibrated probabilities, with one temperature for each group of labels."""
+"""Calibration of logits, by a temperature for each group of labels, and Platt scaling of the scores of SVMs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Scores, column_blocks
-from abalone.evaluation.checks import (
+from abalone.evaluation import matrices
+from abalone.evaluation.matrices import (
+    EVERY,
     Labels,
+    Scores,
     check_same_shape,
+    column_blocks,
     read_labels,
     read_logit_scores,
     read_logits,
@@ -60,23 +62,23 @@ class TemperatureCalibration:
         object.__setattr__(self, "groups", groups)
 
     def apply(self, logits: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities [n, L] of logits [n, L]."""
+        """Return calibrated probabilities [n, L] of logits [n, L]."""
         logits = read_logits("logits", logits)
         read_one_per_label("groups of the calibration", self.groups, logits.shape[1])
         probabilities: np.ndarray = expit(logits / self.temperatures[self.groups])
         return probabilities
 
     def of_labels(self, columns: slice | np.ndarray) -> "TemperatureCalibration":
-        """The same for some labels."""
+        """Return the calibration of some labels."""
         return TemperatureCalibration(self.temperatures, self.groups[columns])
 
     def to_dict(self) -> dict[str, list[float] | list[int]]:
-        """Plain values, for JSON; read back they are the same to the last bit."""
+        """Return plain values, for JSON; read back they are the same to the last bit."""
         return {"temperatures": self.temperatures.tolist(), "groups": self.groups.tolist()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, list[float] | list[int]]) -> "TemperatureCalibration":
-        """What `to_dict` gave."""
+        """Read what `to_dict` returned."""
         if set(stored) != {"temperatures", "groups"}:
             raise ValueError(
                 f"stored calibration must have the entries 'temperatures' and 'groups', got {sorted(stored)}"
@@ -103,7 +105,7 @@ def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> Temp
     groups = read_one_per_label("groups", groups, logits.shape[1])
     _check_groups(groups)
     number = int(groups.max()) + 1
-    if logits.shape[0] * logits.shape[1] <= blocks.AT_ONCE:
+    if logits.shape[0] * logits.shape[1] <= matrices.AT_ONCE:
         values, positive = logits[EVERY, EVERY], truth.toarray().astype(bool)  # [n, L] both
         overall = _Pairs.of(values, positive)
         each = [_Pairs.of(values[:, groups == group], positive[:, groups == group]) for group in range(number)]
@@ -143,7 +145,7 @@ class _Pairs:
 
 
 def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -> list[_Pairs]:
-    """The pairs of each group in bins of like logits: one look at every pair, however often they are asked for."""
+    """Put the pairs of each group in bins of like logits: every pair is read once, however often the bins are."""
     bins = int(2 * EDGE / BIN)
     counts, sums, pulls = np.zeros((number, bins)), np.zeros((number, bins)), np.zeros(number)
     positives = np.bincount(groups[truth.indices], minlength=number)
@@ -162,7 +164,7 @@ def _binned(logits: Scores, truth: csr_array, groups: np.ndarray, number: int) -
 
 
 def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
-    """The best temperature, never worse than `prior`; that one where the labels cannot tell."""
+    """Find the best temperature, never worse than `prior`; that one where the labels cannot tell."""
     from scipy.optimize import minimize_scalar
 
     if pairs.positives in (0, pairs.number):
@@ -179,7 +181,7 @@ def _temperature(pairs: _Pairs, prior: float = 1.0) -> float:
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: int = 15) -> float:
-    """Expected calibration error: mean gap between predicted and observed frequency, over bins of equal width.
+    """Return the expected calibration error: mean gap of predicted and observed frequency, over bins of equal width.
 
     Taken over all (document, label) pairs at once. Most pairs are sure negatives, so values are small; compare
     them on the same labels only.
@@ -203,3 +205,69 @@ def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: 
 def _check_groups(groups: np.ndarray) -> None:
     if groups.ndim != 1 or not np.issubdtype(groups.dtype, np.integer) or groups.min(initial=0) < 0:
         raise ValueError(f"groups must be [labels], integers from 0, got {groups.dtype} of shape {groups.shape}")
+
+
+@dataclass(frozen=True)
+class PlattScaling:
+    """From the decision values of SVMs to logits: four numbers for all labels together.
+
+    With r = |log-odds of the label's share in training|, and m = 1 for a label that fewer than half of the documents
+    carry, −1 (the mirror image) for one that more carry, the decision value s becomes
+
+        m · (offset + offset_by_rarity·r + exp(log_slope + log_slope_by_rarity·r) · (m·s + 1))
+
+    A sigmoid per label (Platt) has too little to go by for rare labels; one for all labels is wrong for them, as the
+    decision values of a label huddle the closer around −1 the rarer it is. So what is shared here is how slope and
+    offset follow the frequency. The slope is above 0: the order of the documents within a label never changes.
+    Cross-entropy on fresh documents, after fitting to 300 or 2,400 arXiv abstracts or 388 Reuters stories:
+
+        this scaling 0.0651, 0.0645, 0.0111 · per label 0.0691, 0.0645, 0.0172 · one sigmoid 0.0716, 0.0712, 0.0117
+
+    The default values lie between those of the two corpora; unfitted they give 0.0678, 0.0671, 0.0119.
+    """
+
+    offset: float = -3.6
+    offset_by_rarity: float = -0.45
+    log_slope: float = 1.2
+    log_slope_by_rarity: float = 0.24
+
+    def logits(self, decisions: np.ndarray, log_odds: np.ndarray) -> np.ndarray:
+        """Return logits [n, L] of decision values [n, L]; `log_odds`, [L] or [n, L], are of the shares in training."""
+        mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
+        slope = np.exp(self.log_slope + self.log_slope_by_rarity * rarity)
+        values: np.ndarray = self.offset + self.offset_by_rarity * rarity + slope * (mirror * decisions + 1)
+        values *= mirror
+        return values
+
+    @classmethod
+    def fitted(cls, decisions: np.ndarray, positive: np.ndarray, log_odds: np.ndarray) -> "PlattScaling":
+        """Fit the numbers by the lowest cross-entropy on documents that were not trained on.
+
+        A weak pull towards the default keeps it finite where a few documents, or words that decide everything, would
+        have it grow without end; some hundred documents outweigh it.
+
+        Args:
+            decisions: [n, L].
+            positive: [n, L] of bool.
+            log_odds: [L], of the labels' shares in training; [n, L] where rows were decided by models that were
+                trained on different documents.
+        """
+        from scipy.optimize import minimize
+
+        default = np.array(list(asdict(cls()).values()))
+        mirror, rarity = np.where(log_odds > 0, -1, 1), np.abs(log_odds)
+        target = positive == (mirror > 0)  # [n, L], in the mirror where the label is
+        height = mirror * decisions + 1  # [n, L]
+
+        def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+            steep = np.exp(numbers[2] + numbers[3] * rarity) * height
+            logits = numbers[0] + numbers[1] * rarity + steep
+            error = expit(logits) - target
+            along, away = error * steep, numbers - default
+            value = (np.logaddexp(0, logits) - target * logits).sum() + away @ away / 2
+            gradient = error.sum(), (error * rarity).sum(), along.sum(), (along * rarity).sum()
+            return float(value), np.array(gradient) + away
+
+        # Far from anything sensible; they keep the exponential finite while the search feels its way.
+        bounds = list(zip(default - 5, default + 5, strict=True))
+        return cls(*minimize(loss, default, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())

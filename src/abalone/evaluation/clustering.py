@@ -1,4 +1,4 @@
-"""How well embeddings fall apart by label combination: the Silhouette score and the Davies–Bouldin index.
+"""Clustering of embeddings by label combination: the Silhouette score and the Davies–Bouldin index.
 
 Each distinct set of labels is taken for a class, as in the paper. There are many of them and most are rare, so scores
 are given for the most frequent 10 %, 20 % … of the combinations; all of these come from one pass over the distances.
@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.evaluation.checks import Labels, read_labels
+from abalone.evaluation.matrices import Labels, read_labels
 
 PROPORTIONS = tuple(tenth / 10 for tenth in range(1, 11))
 IN_THE_TABLE = 0.5  # the paper's table keeps half of the combinations
@@ -37,17 +37,17 @@ class Clustering:
     davies_bouldin: tuple[float, ...]  # 0 …, lower is better
 
     def at(self, proportion: float) -> tuple[float, float]:
-        """Silhouette and Davies–Bouldin at one of the proportions."""
+        """Return Silhouette and Davies–Bouldin at one of the proportions."""
         place = self.proportions.index(proportion)
         return self.silhouette[place], self.davies_bouldin[place]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON, which has no NaN: None stands for it."""
+        """Return plain values, for JSON, which has no NaN: None stands for it."""
         return {name: [None if v != v else v for v in values] for name, values in asdict(self).items()}
 
 
 def label_combinations(labels: Labels) -> np.ndarray:
-    """[n], the label combination of each document: 0 is the most frequent one, −1 is none.
+    """Return the label combination of each document, [n]: 0 is the most frequent one, −1 is none.
 
     A document without a label has no combination: what it lacks is nothing in common with others. Equally frequent
     combinations come in the order of their labels, so that the same documents give the same numbers.
@@ -138,7 +138,7 @@ def davies_bouldin_score(embeddings: np.ndarray, classes: np.ndarray, *, device:
 
 
 def _silhouettes(points: Tensor, members: Tensor, cuts: Sequence[int]) -> list[float]:
-    """The score among the classes 0 … cut−1, for each cut.
+    """Return the score among the classes 0 … cut−1, for each cut.
 
     What a point is to its own class does not depend on the cut, and the nearest other class among the first `cut` is
     a running minimum over classes; so one pass over the distances serves all cuts.
@@ -165,7 +165,7 @@ def _silhouettes(points: Tensor, members: Tensor, cuts: Sequence[int]) -> list[f
 
 
 def _davies_bouldins(points: Tensor, members: Tensor, cuts: Sequence[int]) -> list[float]:
-    """The index among the classes 0 … cut−1, for each cut."""
+    """Return the index among the classes 0 … cut−1, for each cut."""
     sizes = torch.bincount(members)  # [C]
     centres = points.new_zeros(len(sizes), points.shape[1]).index_add_(0, members, points) / sizes.unsqueeze(1)
     to_centre = (points - centres[members]).norm(dim=1)
@@ -186,7 +186,7 @@ def _davies_bouldins(points: Tensor, members: Tensor, cuts: Sequence[int]) -> li
 
 
 def _distances(points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Blocks of rows [b] with their distances to all points [b, n]."""
+    """Yield blocks of rows [b] with their distances to all points [b, n]."""
     squares = (points * points).sum(1)
     for rows in torch.arange(len(points), device=points.device).split(BLOCK):
         distances = torch.addmm(squares, points[rows], points.T, alpha=-2)
@@ -198,7 +198,7 @@ def _distances(points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _read(embeddings: np.ndarray, classes: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
-    """Points [n, d] in double precision around 0, where products lose least, and classes [n] without gaps."""
+    """Read points [n, d] in double precision, centred, where products lose least, and classes [n] without gaps."""
     if np.ndim(embeddings) != 2 or len(embeddings) != len(classes):
         raise ValueError(f"embeddings must be [{len(classes)}, dimensions], got shape {np.shape(embeddings)}")
     if len(np.unique(classes)) < 2:

@@ -12,10 +12,11 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from abalone.evaluation.checks import Labels as ReadableLabels
-from abalone.evaluation.checks import read_labels
+from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.gridfits import SCORED_AT_ONCE, GridFits, Setting, shuffled_batches
-from abalone.evaluation.platt import Link
+from abalone.evaluation.matrices import Labels as ReadableLabels
+from abalone.evaluation.matrices import read_labels
+from abalone.evaluation.metrics import ranking_scores
 from abalone.evaluation.probe import (
     Features,
     Labels,
@@ -26,7 +27,6 @@ from abalone.evaluation.probe import (
     read_features,
     read_targets,
 )
-from abalone.evaluation.ranking import ranking_scores
 from abalone.losses.checks import check_columns
 
 # Out of fold, MiniLM as it is published, 96 tokens, mean pooling, length 1; decided on one half of the documents and
@@ -51,8 +51,8 @@ class CrossFitProbe:
     Features are centred and scaled to a mean length of 8, so that a setting means the same on every encoder; weights
     are returned for the features as they are. Documents are best brought to length 1 beforehand: at equal
     settings the probes alone gain 1.6 to 2.5 points of macro-F1 out of fold on Reuters, and 0.2 to 0.6 on arXiv
-    abstracts. Decision values become logits by the default `Link`, which is affine and so is multiplied into the
-    weights.
+    abstracts. Decision values become logits by the default `PlattScaling`, which is affine and so is multiplied into
+    the weights.
 
     Many labels are fitted in blocks, to bound the memory; every label sees the same batches whichever it is fitted
     together with.
@@ -155,7 +155,7 @@ class CrossFitProbe:
         inputs *= scale
         frequencies = np.asarray(labels.sum(axis=0)).ravel()
         odds = np.log((frequencies + 0.5) / (len(features) - frequencies + 0.5))  # [L]
-        offset, at_one = (Link().logits(np.full((1, len(odds)), value), odds)[0] for value in (0.0, 1.0))
+        offset, at_one = (PlattScaling().logits(np.full((1, len(odds)), value), odds)[0] for value in (0.0, 1.0))
         slope, offset = (torch.from_numpy(each).to(features) for each in (at_one - offset, offset))
         most = labels_at_once(len(settings) * inputs.shape[1], len(inputs))
         for begin in range(0, labels.shape[1], most):

@@ -1,4 +1,4 @@
-"""From the logits of one or several models to probabilities and labels, all fitted on validation."""
+"""The decision: mixture, calibration and thresholds, which turn the logits of models into labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from abalone.config import Config
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held
 from abalone.evaluation.calibration import TemperatureCalibration, fit_temperatures
-from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.matrices import EVERY, Computed, Index, Scores, held
+from abalone.evaluation.metrics import label_thirds
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
@@ -33,19 +33,19 @@ class Decision:
     at_least_one: bool = False
 
     def probabilities(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """[n, L], from the classifier's logits and those of each expert."""
+        """Return probabilities [n, L] from the classifier's logits and those of each expert."""
         logits = self.mixture.apply(logits, experts)
         probabilities: np.ndarray = expit(logits) if self.calibration is None else self.calibration.apply(logits)
         return probabilities
 
     def labels(self, probabilities: np.ndarray) -> np.ndarray:
-        """[n, L] of bool."""
+        """Return the labels that reach their thresholds, bool [n, L]."""
         if len(probabilities) == 0:
             return np.zeros(probabilities.shape, dtype=bool)
         return self.thresholds.apply(probabilities, at_least_one=self.at_least_one)
 
     def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:
-        """`probabilities` of matrices that may be computed block by block; an array where it is small."""
+        """Return `probabilities` of matrices that may be computed block by block; an array where it is small."""
 
         def block(rows: Index, columns: Index) -> np.ndarray:
             others = {name: expert[rows, columns] for name, expert in experts.items()}
@@ -54,7 +54,7 @@ class Decision:
         return held(Computed(logits.shape, block))
 
     def given(self, probabilities: Scores) -> Scores:
-        """`labels` of probabilities that may be computed block by block; an array of bool where it is small."""
+        """Return `labels` of probabilities that may be computed block by block; an array of bool where it is small."""
 
         def block(rows: Index, columns: Index) -> np.ndarray:
             return self.labels(probabilities[rows, EVERY])[:, columns]  # whole rows: one label at least is of them all
@@ -66,7 +66,7 @@ class Decision:
         return replace(self, thresholds=Thresholds(self.thresholds.values[columns]), calibration=calibration)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "thresholds": self.thresholds.to_dict(),
             "mixture": self.mixture.to_dict(),
@@ -76,7 +76,7 @@ class Decision:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Decision":
-        """What `to_dict` made."""
+        """Read what `to_dict` returned."""
         calibration = stored["calibration"]
         return cls(
             Thresholds.from_dict(stored["thresholds"]),

@@ -1,4 +1,4 @@
-"""Measure the two problems the paper names: attraction–repulsion imbalance, and the lack of positives.
+"""Measures of the paper's two problems: attraction–repulsion imbalance, and the lack of positives.
 
 Both are reported per (document, label) pair and averaged by label, so that head and tail can be set side by side.
 """
@@ -26,16 +26,16 @@ class Forces:
     num_labels: int
 
     def attraction_by_label(self) -> Tensor:
-        """[L], the mean over the label's documents."""
+        """Return the mean over each label's documents, [L]."""
         return _mean_by_label(self.attraction, self.labels, self.num_labels)
 
     def repulsion_by_label(self) -> Tensor:
-        """[L], the mean over the label's documents."""
+        """Return the mean over each label's documents, [L]."""
         return _mean_by_label(self.repulsion, self.labels, self.num_labels)
 
 
 def forces(embeddings: Tensor, labels: Tensor) -> Forces:
-    """Attraction and repulsion (appendix D of the paper) over a batch or a whole corpus.
+    """Measure attraction and repulsion (appendix D of the paper) over a batch or a whole corpus.
 
     Linear in the number of documents: the sum over a label's documents is taken once, not once a pair.
 
@@ -83,11 +83,11 @@ class Positives:
     num_labels: int
 
     def mean(self, *, queue: bool = False, prototypes: bool = False) -> np.ndarray:
-        """[L], positives an anchor of the label finds on average; NaN for a label without documents."""
+        """Return how many positives an anchor of each label finds, the mean, [L]; NaN for a label without documents."""
         return self._by_label(self._found(queue, prototypes).astype(np.float64))
 
     def missing(self, *, queue: bool = False, prototypes: bool = False) -> np.ndarray:
-        """[L], share of the label's anchors that find no positive at all; NaN for a label without documents."""
+        """Return the share of each label's anchors that find no positive, [L]; NaN for a label without documents."""
         return self._by_label((self._found(queue, prototypes) == 0).astype(np.float64))
 
     def _found(self, queue: bool, prototypes: bool) -> np.ndarray:
@@ -102,7 +102,7 @@ class Positives:
 
 
 def positives_in_epoch(labels: csr_array, *, batch_size: int = 32, queue_size: int = 512, seed: int = 0) -> Positives:
-    """What the anchors of one shuffled epoch find, with a queue that holds the documents before the batch.
+    """Count the positives of one shuffled epoch's anchors, with a queue that holds the documents before the batch.
 
     The queue is taken as it is in later epochs: full from the first batch on.
 
@@ -129,7 +129,7 @@ def positives_in_epoch(labels: csr_array, *, batch_size: int = 32, queue_size: i
 
 
 def positives_in_batch(labels: Tensor, queue_labels: Tensor | None = None) -> Positives:
-    """What the anchors of one batch find.
+    """Count the positives of one batch's anchors.
 
     Args:
         labels: [B, L] of 0/1.

@@ -1,4 +1,4 @@
-"""Many small linear models trained side by side: every label with every setting of a grid, from several starts.
+"""Linear models trained side by side: every label with every setting of a grid, from several starts.
 
 They share the features and the order of the batches; so one matrix product makes the logits of all of them, another
 one their gradients, and AdamW is the same few element-wise passes over everything at once.
@@ -45,7 +45,7 @@ class _Parameter:
         self.average_square = torch.zeros_like(self.value)
 
     def adamw_(self, keep: Tensor, stretch: Tensor, eps: Tensor) -> None:
-        """One update: value ← keep · value − average / (stretch · (√average_square + eps)); uses up the gradient.
+        """Update: value ← keep · value − average / (stretch · (√average_square + eps)); uses up the gradient.
 
         With c₁ = 1 − β₁ᵗ and c₂ = √(1 − β₂ᵗ) this is AdamW for keep = 1 − lr·decay, stretch = c₁/(lr·c₂) and
         eps = ε·c₂.
@@ -128,7 +128,7 @@ class GridFits:
         self.bias.adamw_(keep if self.loss == "bce" else torch.ones_like(keep), stretch, eps)
 
     def scores(self, features: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """F1 at 0.5 and log-likelihood of the mean probability, [S, L] both; NaN for a setting that overflowed."""
+        """Return F1 at 0.5 and log-likelihood of the mean probability, [S, L] both; NaN where a setting overflowed."""
         initialisations, settings, labels, dim = self.weight.value.shape
         weight = self.weight.value.view(initialisations, -1, dim)  # [I, S·L, d]
         bias = self.bias.value.view(initialisations, -1)  # [I, S·L]
@@ -151,14 +151,14 @@ class GridFits:
         return f1.numpy(), log_likelihood.numpy()
 
     def pick(self, settings: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Weights [I, L, d] and biases [I, L], on the CPU, of the one setting a label that `settings` [L] names."""
+        """Return weights [I, L, d] and biases [I, L], on the CPU, of each label's setting in `settings` [L]."""
         columns = np.arange(len(settings))
         weight, bias = (parameter.value[:, settings, columns].cpu() for parameter in (self.weight, self.bias))
         return weight.contiguous(), bias.squeeze(-1).contiguous()
 
 
 def mean_probability(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """[n, d] features under weights [I, R, d] and biases [I, R]: the mean of I probabilities, [n, R]."""
+    """Average I probabilities of features [n, d] under weights [I, R, d] and biases [I, R]; [n, R]."""
     total = features.new_zeros(len(features), weight.shape[1])
     with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
         for w, b in zip(weight, bias, strict=True):
@@ -167,7 +167,7 @@ def mean_probability(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def starting_weights(initialisations: int, labels: int, dim: int, generator: torch.Generator) -> Tensor:
-    """[I, L, d], each row drawn as `nn.init.xavier_uniform_` draws the weight of an `nn.Linear(d, 1)`."""
+    """Draw weights [I, L, d], each row as `nn.init.xavier_uniform_` draws the weight of an `nn.Linear(d, 1)`."""
     bound = math.sqrt(6 / (dim + 1))
     return torch.empty(initialisations, labels, dim).uniform_(-bound, bound, generator=generator)
 
@@ -175,7 +175,7 @@ def starting_weights(initialisations: int, labels: int, dim: int, generator: tor
 def shuffled_batches(
     documents: int, size: int, steps: int, generator: torch.Generator, device: torch.device
 ) -> Iterator[Tensor]:
-    """`steps` batches of `size` rows (`documents` at most), from one shuffle of all documents after another."""
+    """Yield `steps` batches of `size` rows (`documents` at most), from one shuffle of all documents after another."""
     waiting = torch.empty(0, dtype=torch.long, device=device)
     for _ in range(steps):
         if len(waiting) < size:
@@ -186,7 +186,7 @@ def shuffled_batches(
 
 
 def _schedule(grid: Sequence[Setting], steps: int) -> Tensor:
-    """[T, 2S + 1]: for each step, what `_Parameter.adamw_` takes: keep and stretch of each setting, and eps."""
+    """Return each step's arguments of `_Parameter.adamw_`, [T, 2S + 1]: keep and stretch of each setting, and eps."""
     learning_rates, weight_decays = torch.tensor(grid, dtype=torch.float64).T  # [S] both
     step = torch.arange(steps, dtype=torch.float64).unsqueeze(1)  # [T, 1]
     rates = learning_rates * (1 - step / steps)  # [T, S]
@@ -195,7 +195,7 @@ def _schedule(grid: Sequence[Setting], steps: int) -> Tensor:
 
 
 def _captured(step: Callable[[], None]) -> Callable[[], None]:
-    """`step` as one CUDA graph: its two dozen small kernels start without waiting for Python."""
+    """Record `step` as one CUDA graph: its two dozen small kernels start without waiting for Python."""
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):

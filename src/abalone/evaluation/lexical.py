@@ -21,12 +21,10 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from abalone.data.store import take
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import Computed, Index, Scores, held
-from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
-from abalone.evaluation.tfidf import Tfidf
+from abalone.evaluation import matrices
+from abalone.evaluation.calibration import PlattScaling
+from abalone.evaluation.matrices import Computed, Index, Labels, Scores, held, read_labels
+from abalone.evaluation.tfidf import TermCounts, Tfidf
 from abalone.files.atomic import written_whole
 from abalone.files.errors import readable
 
@@ -71,13 +69,13 @@ class LexicalModel:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, got {value}")
         self.max_features, self.min_df, self.c, self.seed, self.jobs = max_features, min_df, c, seed, jobs
-        self.link = Link()
+        self.link = PlattScaling()
         self._learnt: _Learnt | None = None
 
     def fit(self, texts: Sequence[str], labels: Labels) -> "LexicalModel":
         """Learn from documents with labels [n, L].
 
-        Logits are made by the default `Link` until `calibrate` fits one to held-out documents.
+        Logits are made by the default `PlattScaling` until `calibrate` fits one to held-out documents.
         """
         truth = _read_documents(texts, labels)
         return self._fit(TermCounts.of(texts, min_df=self.min_df), np.arange(len(texts)), truth)
@@ -121,11 +119,11 @@ class LexicalModel:
             )
         weights = csr_array(vstack(coefficients).T)  # [F, L]
         self._learnt = _Learnt(tfidf, weights, np.array(bias), np.diff(by_label.indptr), len(rows))
-        self.link = Link()
+        self.link = PlattScaling()
         return self
 
     def calibrate(self, texts: Sequence[str], labels: Labels) -> "LexicalModel":
-        """Fit the `Link` to documents that were not trained on, with labels [n, L].
+        """Fit the `PlattScaling` to documents that were not trained on, with labels [n, L].
 
         Of many documents and labels some, evenly spread, are enough for its four numbers.
         """
@@ -134,14 +132,14 @@ class LexicalModel:
             raise ValueError(f"labels must have {len(learnt.positives)} columns as in fit, got shape {truth.shape}")
         varied = ~learnt.constant
         if varied.any():
-            rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / blocks.AT_ONCE))
+            rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / matrices.AT_ONCE))
             positive = truth[rows].toarray()[:, varied] == 1
             decisions = learnt.decisions(take(texts, rows))[:, varied]
-            self.link = Link.fitted(decisions, positive, learnt.log_odds[varied])
+            self.link = PlattScaling.fitted(decisions, positive, learnt.log_odds[varied])
         return self
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
-        """Logits [n, L] in float32, to be read like a neural classifier's."""
+        """Return logits [n, L] in float32, to be read like a neural classifier's."""
         learnt = self._fitted()
         _check_texts(texts)
         logits = np.empty((len(texts), len(learnt.positives)), dtype=np.float32)
@@ -152,7 +150,7 @@ class LexicalModel:
         return logits
 
     def decisions_of(self, counts: TermCounts, rows: np.ndarray) -> np.ndarray:
-        """Decision values of the SVMs, [n, L] in float32, of counted documents; what a `Link` makes logits of.
+        """Return the SVMs' decision values of counted documents, [n, L] in float32, for `PlattScaling`.
 
         Args:
             counts: those that the model was fitted to a part of.
@@ -166,21 +164,21 @@ class LexicalModel:
         return decisions
 
     def logits_in_blocks(self, texts: Sequence[str]) -> Scores:
-        """`scores` computed block by block where documents and labels are many."""
+        """Return `scores`, computed block by block where documents and labels are many."""
         learnt = self._fitted()
         shape = len(texts), len(learnt.positives)
-        if shape[0] * shape[1] <= blocks.AT_ONCE:
+        if shape[0] * shape[1] <= matrices.AT_ONCE:
             return self.scores(texts)
         _check_texts(texts)
         starts = range(0, len(texts), BLOCK)
         return self._computed(csr_array(vstack([learnt.tfidf.rows(texts[start : start + BLOCK]) for start in starts])))
 
     def logits_of(self, counts: TermCounts, rows: np.ndarray) -> Scores:
-        """`logits_in_blocks` of counted documents; arguments as `decisions_of`."""
+        """Return `logits_in_blocks` of counted documents; arguments as `decisions_of`."""
         return held(self._computed(counts.rows(rows, self._fitted().tfidf)))
 
     def _computed(self, features: csr_array) -> Computed:
-        """Logits of tf-idf rows [n, F], [n, L]."""
+        """Return the logits of tf-idf rows [n, F], [n, L]."""
         learnt = self._fitted()
         by_label = learnt.weights.T.tocsr()  # [L, F]
 
@@ -198,7 +196,7 @@ class LexicalModel:
         return self._fitted().tfidf.rows(texts, by_word=True)
 
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
-        """Probabilities [n, L], σ of the scores."""
+        """Return probabilities [n, L], σ of the scores."""
         probabilities: np.ndarray = expit(self.scores(texts))
         return probabilities
 
@@ -209,7 +207,7 @@ class LexicalModel:
                 file.write(content)
 
     def contents(self) -> dict[str, bytes]:
-        """The files that `save` writes, by name."""
+        """Return the files that `save` writes, by name."""
         learnt = self._fitted()
         weights = {f"weights.{part}": getattr(learnt.weights, part) for part in ("data", "indices", "indptr")}
         tensors = save_tensors(
@@ -233,7 +231,7 @@ class LexicalModel:
 
     @classmethod
     def from_contents(cls, contents: Mapping[str, bytes], folder: str | Path = "") -> "LexicalModel":
-        """What `contents` gave; `folder` is for messages."""
+        """Read what `contents` returned; `folder` is for messages."""
         stored = _read_settings(contents[SETTINGS], Path(folder) / SETTINGS)
         if hashlib.sha256(contents[TENSORS]).hexdigest() != stored["sha256"]:
             raise ValueError(f"{Path(folder) / TENSORS}: damaged, or from another save than {SETTINGS}; save it again")
@@ -245,13 +243,13 @@ class LexicalModel:
         )
         weights.check_format(full_check=True)  # products follow the indices wherever they point
         model = cls(**stored["settings"])
-        model.link = Link(**stored["link"])
+        model.link = PlattScaling(**stored["link"])
         model._learnt = _Learnt(tfidf, weights, tensors["bias"], tensors["positives"], stored["documents"])
         return model
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """The number of labels, L."""
         return len(self._fitted().positives)
 
     @property
@@ -274,7 +272,7 @@ class LexicalModel:
 
 @dataclass(frozen=True, eq=False)
 class _Learnt:
-    """What fitting leaves, and what the files hold."""
+    """The fitted parts of a model, as the files hold them."""
 
     tfidf: Tfidf  # even right after fitting, so that a model read back can only score the same
     weights: csr_array  # [F, L]
@@ -295,17 +293,17 @@ class _Learnt:
         return same
 
     def decisions(self, texts: Sequence[str]) -> np.ndarray:
-        """Of the SVMs, [n, L]; 0 for constant labels."""
+        """Return the SVMs' decision values, [n, L]; 0 for constant labels."""
         return self.decided(self.tfidf.rows(texts))
 
     def decided(self, rows: csr_array) -> np.ndarray:
-        """`decisions` of tf-idf rows [n, F]."""
+        """Return `decisions` of tf-idf rows [n, F]."""
         values: np.ndarray = (rows @ self.weights).toarray() + self.bias
         return values
 
 
 def _fit_label(features: Any, target: np.ndarray, c: float, seed: int) -> tuple[csr_array, float, bool]:
-    """Weights [1, F] and bias of one label, and whether they settled; zeros where there is nothing to learn."""
+    """Fit weights [1, F] and bias of one label, and say whether they settled; zeros where there is nothing to learn."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
@@ -322,7 +320,7 @@ def _fit_label(features: Any, target: np.ndarray, c: float, seed: int) -> tuple[
 
 
 def _read_documents(texts: Sequence[str], labels: Labels) -> csr_array:
-    """The labels [n, L], one row a text."""
+    """Check the texts and read their labels [n, L]."""
     _check_texts(texts)
     return _read_labels(labels, len(texts))
 

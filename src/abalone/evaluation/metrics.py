@@ -1,24 +1,29 @@
-"""How good predictions are: F1 and its parts, over all labels, by third and by label, and the quality of a ranking.
+"""Metrics of predictions: F1 and its parts, over all labels, by third and by label, and of a ranking.
 
 Values are scikit-learn's (`zero_division=0`). The F1 family comes from three counts per label, taken on sparse
-matrices.
+matrices. Ranking metrics follow from the place of each positive among the scores of its row, which takes one sort and
+no loop over rows.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.evaluation.blocks import EVERY, Computed, Scores, of_labels, row_blocks
-from abalone.evaluation.checks import (
+from abalone.evaluation.matrices import (
+    EVERY,
+    Computed,
     Labels,
+    Scores,
     check_same_shape,
+    of_labels,
     read_labels,
     read_one_per_label,
     read_probability_scores,
+    row_blocks,
+    transposed,
 )
-from abalone.evaluation.groups import THIRDS, label_thirds
-from abalone.evaluation.ranking import ranking_scores
 
 Predictions = Labels | Computed
 """0/1 of any type, [n, L]: dense, sparse, or computed block by block."""
@@ -32,7 +37,7 @@ def evaluate(
     frequencies: np.ndarray | None = None,
     scored: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """The metrics of the field in one dictionary.
+    """Return the metrics of the field in one dictionary.
 
     Always `micro_f1`, `macro_f1`, `hamming_loss` and `micro_`/`macro_` `precision` and `recall`. A label that is
     neither present nor predicted has F1 = 0 and counts: macro averages are over all labels, as in the paper.
@@ -88,7 +93,7 @@ def per_label(
     frequencies: np.ndarray | None = None,
     thresholds: np.ndarray | None = None,
 ) -> list[LabelScore]:
-    """One row per label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
+    """Score each label, in label order; `sorted(table, key=attrgetter("f1"))` sorts it.
 
     Args:
         truth, predictions: [n, L].
@@ -120,7 +125,7 @@ def per_label(
 
 @dataclass(frozen=True)
 class Counts:
-    """What F1 is made of, [..., L]: true positives, predictions, positives."""
+    """The counts that F1 is computed from, [..., L]: true positives, predictions, positives."""
 
     hits: np.ndarray
     predicted: np.ndarray
@@ -141,34 +146,34 @@ class Counts:
         return cls(*(np.bincount(matrix.indices, minlength=truth.shape[1]) for matrix in matrices))
 
     def of_labels(self, columns: np.ndarray) -> "Counts":
-        """The counts of some labels."""
+        """Return the counts of some labels."""
         return Counts(self.hits[..., columns], self.predicted[..., columns], self.support[..., columns])
 
     def pooled(self) -> "Counts":
-        """All labels taken as one, for micro averages; [...]."""
+        """Sum over the labels, for micro averages; [...]."""
         return Counts(self.hits.sum(-1), self.predicted.sum(-1), self.support.sum(-1))
 
     def precision(self) -> np.ndarray:
-        """Share of the predictions that are right; 0 where there are none."""
+        """Return the share of the predictions that are right; 0 where there are none."""
         return _share(self.hits, self.predicted)
 
     def recall(self) -> np.ndarray:
-        """Share of the positives that are predicted; 0 where there are none."""
+        """Return the share of the positives that are predicted; 0 where there are none."""
         return _share(self.hits, self.support)
 
     def f1(self) -> np.ndarray:
-        """Harmonic mean of precision and recall; 0 where there is neither prediction nor positive."""
+        """Return the harmonic mean of precision and recall; 0 where there is neither prediction nor positive."""
         return _share(2 * self.hits, self.predicted + self.support)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, 0 where there is nothing to have a part of."""
+    """Divide part by whole; 0 where the whole is 0."""
     share: np.ndarray = part / np.maximum(whole, 1)
     return share
 
 
 def _count_scores(counts: Counts, documents: int, thirds: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The F1 family of counts [..., L], [...] each."""
+    """Return the F1 family of counts [..., L], [...] each."""
     pooled, f1 = counts.pooled(), counts.f1()
     wrong = pooled.predicted + pooled.support - 2 * pooled.hits
     scores = {
@@ -210,3 +215,115 @@ def _thirds(frequencies: np.ndarray | None, columns: np.ndarray, labels: int) ->
         return None
     thirds: np.ndarray = label_thirds(read_one_per_label("frequencies", frequencies, labels))[columns]
     return thirds
+
+
+SORTED_AT_ONCE = 2**22  # scores; bounds the memory, and stays in the caches
+CUTOFFS = (1, 3, 5)
+
+
+def ranking_scores(truth: csr_array, probabilities: Scores) -> dict[str, float]:
+    """Return `precision_at_1`, `_3` and `_5`, `ranking_loss` and `mean_average_precision`, as `evaluate` defines them.
+
+    Args:
+        truth: [n, L], as `read_labels` gives it.
+        probabilities: [n, L].
+    """
+    documents, labels = truth.shape
+    of_document = Placement.of(truth, probabilities)
+    tied = of_document.reached - of_document.above
+    scores = {
+        f"precision_at_{k}": float(np.clip((k - of_document.above) / tied, 0, 1).sum() / (k * documents))
+        for k in CUTOFFS
+    }
+    sizes = np.diff(truth.indptr)  # [n]
+    wrong_pairs = np.bincount(of_document.rows, of_document.reached - of_document.hits, minlength=documents)
+    scores["ranking_loss"] = float(np.mean(wrong_pairs / np.maximum(sizes * (labels - sizes), 1)))
+    by_label = truth.T.tocsr()
+    of_label = Placement.of(by_label, transposed(probabilities))
+    support = np.diff(by_label.indptr)  # [L]
+    precision = np.bincount(of_label.rows, of_label.hits / of_label.reached, minlength=labels)
+    present = support > 0
+    scores["mean_average_precision"] = float(np.mean(precision[present] / support[present])) if present.any() else 0.0
+    return scores
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The rank of each positive among the scores of its row; [P], an entry for each 1 of the truth."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+    above: np.ndarray  # scores of the row that are higher
+    reached: np.ndarray  # scores of the row that are at least as high, its own among them
+    hits: np.ndarray  # positives of the row that score at least as high, itself among them
+    below: np.ndarray  # the next lower score of the row; 0 if there is none
+
+    @classmethod
+    def of(cls, truth: csr_array, scores: Scores) -> "Placement":
+        """Sort the scores [rows, items], a block of rows at a time, and look the positives up."""
+        step = max(1, SORTED_AT_ONCE // scores.shape[1])
+        found = []
+        for block in row_blocks(scores.shape):
+            made, carried = scores[block, EVERY], truth[block]
+            found += [
+                _stand(carried[i : i + step], made[i : i + step], block.start + i) for i in range(0, len(made), step)
+            ]
+        return cls(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _stand(truth: csr_array, scores: np.ndarray, first_row: int) -> tuple[np.ndarray, ...]:
+    """Return the columns of `Placement` for a block of rows."""
+    items = scores.shape[1]
+    sizes = np.diff(truth.indptr)
+    rows = np.repeat(np.arange(len(scores)), sizes)  # [P]
+    own = scores[rows, truth.indices]
+    start, stop = rows * items, (rows + 1) * items
+    ascending = np.sort(scores, axis=1).ravel()
+    low = _search(ascending, start, stop, own, side="left")
+    high = _search(ascending, start, stop, own, side="right")
+    below = np.where(low > start, ascending[np.maximum(low, 1) - 1], 0)
+    ends = np.cumsum(sizes)[rows]
+    hits = ends - _search(own[np.lexsort((own, rows))], ends - sizes[rows], ends, own, side="left")
+    return rows + first_row, own, stop - high, stop - low, hits, below
+
+
+def _search(ascending: np.ndarray, start: np.ndarray, stop: np.ndarray, values: np.ndarray, *, side: str) -> np.ndarray:
+    """Search each value in its own stretch [start, stop) of `ascending`, as `np.searchsorted` does."""
+    low, high = start.astype(np.int64), stop.astype(np.int64)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        found = ascending[np.minimum(middle, ascending.size - 1)]
+        right = (low < high) & (found < values if side == "left" else found <= values)
+        low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
+    return low
+
+
+THIRDS = ("head", "medium", "tail")
+
+
+def label_thirds(frequencies: np.ndarray) -> np.ndarray:
+    """Return the third that each label belongs to: 0 head, 1 medium, 2 tail.
+
+    Labels are ranked from the most frequent down, equally frequent ones in label order, and cut after ranks ⌈L/3⌉
+    and ⌈2L/3⌉: what does not divide by three goes to the head, then to the medium third (53 labels: 18, 18, 17).
+    With fewer than three labels the tail is empty.
+
+    Args:
+        frequencies: [L], training documents of each label.
+
+    Returns:
+        [L], indices into `THIRDS`.
+
+    Example:
+        >>> label_thirds(np.array([1, 900, 30, 30])).tolist()
+        [2, 0, 0, 1]
+    """
+    frequencies = np.asarray(frequencies)
+    if frequencies.ndim != 1:
+        raise ValueError(f"frequencies must be [labels], got shape {frequencies.shape}")
+    if not np.all(frequencies >= 0):  # written so that NaN is refused too
+        raise ValueError("frequencies must be counts of at least 0")
+    labels = len(frequencies)
+    ranks = np.empty(labels, dtype=np.int64)
+    ranks[np.argsort(-frequencies.astype(np.float64), kind="stable")] = np.arange(labels)
+    return np.searchsorted([math.ceil(labels / 3), math.ceil(2 * labels / 3)], ranks, side="right")

@@ -1,22 +1,30 @@
-"""Experts mixed with a classifier: a weighted mean of logits, the weight chosen on validation."""
+"""Mixture of a classifier with experts: a weighted mean of logits, the weight chosen on validation.
+
+Without torch, so that an exported model can mix too; the logits of nearest neighbours are here for the same reason.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, held, taken
-from abalone.evaluation.checks import (
+from abalone.evaluation import matrices
+from abalone.evaluation.matrices import (
+    EVERY,
+    Computed,
+    Index,
     Labels,
+    Scores,
     check_same_shape,
+    held,
     read_labels,
     read_logits,
     read_probabilities,
+    taken,
 )
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import fit_thresholds
@@ -34,7 +42,7 @@ MIN_GAIN = 0.002
 
 
 def mix(logits: np.ndarray, expert_logits: np.ndarray, weight: float) -> np.ndarray:
-    """(1 − weight)·logits + weight·expert_logits, [n, L]: the weighted geometric mean of the odds.
+    """Return (1 − weight)·logits + weight·expert_logits, [n, L]: the weighted geometric mean of the odds.
 
     Example:
         >>> mix(np.array([[2.0, -1.0]]), np.array([[0.0, 1.0]]), 0.25).tolist()
@@ -48,7 +56,7 @@ def mix(logits: np.ndarray, expert_logits: np.ndarray, weight: float) -> np.ndar
 
 
 def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
-    """Logits [n, L] of probabilities [n, L] that may be 0 or 1.
+    """Return logits [n, L] of probabilities [n, L] that may be 0 or 1.
 
     Args:
         probabilities: [n, L].
@@ -62,7 +70,7 @@ def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
 
 
 def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goal = "macro") -> float:
-    """The weight of an expert, of 0, 0.05, …, 1, that gives the highest F1 on validation with tuned thresholds.
+    """Choose an expert's weight from 0, 0.05, …, 1 by the highest F1 on validation with tuned thresholds.
 
     Thresholds tuned and scored on the same documents flatter whatever overfits most, so they are cross-fitted:
     chosen on one half of the documents, scored on the other, and the other way round; over a few splits into halves,
@@ -100,11 +108,11 @@ def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goa
 
 
 def _most() -> int:
-    return min(ENOUGH, blocks.AT_ONCE)
+    return min(ENOUGH, matrices.AT_ONCE)
 
 
 def _sample(truth: csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and the labels they carry, so many that all pairs of them can be looked at together."""
+    """Sample documents and the labels they carry, so many that all pairs of them can be read together."""
     drawn = np.random.default_rng(0).permutation(truth.shape[0])
     carried = np.unique(truth.indices).size
     rows = np.sort(drawn[: max(1, _most() // max(carried, 1))])
@@ -120,7 +128,7 @@ def _splits(documents: int) -> list[Halves]:
 
 
 def _cross_fitted(probabilities: np.ndarray, truth: csr_array, splits: list[Halves], objective: Goal) -> float:
-    """F1 where each half is predicted with the thresholds of the other, mean over the splits."""
+    """Return the F1 where each part is predicted with the thresholds of the other, mean over the splits."""
     scored = np.bincount(truth.indices, minlength=truth.shape[1]) > 0  # [L]
     scores = []
     for one, other in splits:
@@ -134,7 +142,7 @@ def _cross_fitted(probabilities: np.ndarray, truth: csr_array, splits: list[Halv
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which experts are mixed in, in what order and how much.
+    """The experts that are mixed in, in order, and their weights.
 
     Args:
         weights: names of experts and what each weighs beside everything mixed before it.
@@ -161,7 +169,7 @@ class Mixture:
     def chosen(
         cls, logits: Scores, experts: Mapping[str, Scores], labels: Labels, objective: Goal = "macro"
     ) -> "Mixture":
-        """`choose_weight` for one expert after the other; `experts` are logits by name, [n, L] each."""
+        """Call `choose_weight` for one expert after the other; `experts` are logits by name, [n, L] each."""
         weights: dict[str, float] = {}
         for name, expert in experts.items():
             weights[name] = choose_weight(logits, expert, labels, objective)
@@ -169,7 +177,7 @@ class Mixture:
         return cls(weights)
 
     def apply(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The mixed logits [n, L]; `experts` are logits by name, and those that weigh 0 may be left out."""
+        """Return the mixed logits [n, L]; `experts` are logits by name, and those that weigh 0 may be left out."""
         for name, weight in self.used.items():
             if name not in experts:
                 raise ValueError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
@@ -177,7 +185,7 @@ class Mixture:
         return logits
 
     def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:
-        """`apply` to matrices that may be computed block by block; an array where it is small."""
+        """Call `apply` on matrices that may be computed block by block; an array where it is small."""
 
         def block(rows: Index, columns: Index) -> np.ndarray:
             return self.apply(logits[rows, columns], {name: expert[rows, columns] for name, expert in experts.items()})
@@ -185,15 +193,48 @@ class Mixture:
         return held(Computed(logits.shape, block))
 
     def to_dict(self) -> dict[str, float]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return dict(self.weights)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, float]) -> "Mixture":
-        """What `to_dict` gave."""
+        """Read what `to_dict` returned."""
         return cls({name: float(weight) for name, weight in stored.items()})
 
 
 def _check_weight(name: str, weight: float) -> None:
     if not (math.isfinite(weight) and 0 <= weight <= 1):
         raise ValueError(f"{name} must lie in [0, 1], got {weight}")
+
+
+def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:
+    """Return the share of each label among the neighbours, [n, L]: few entries a row, as they carry few labels.
+
+    Args:
+        rows: of the neighbours among the training documents, [n, k].
+        cosines: how similar they are, [n, k]; neighbour i counts softmax(cosine_i / τ).
+        labels: of the training documents, [N, L].
+        temperature: τ.
+    """
+    weights = softmax(cosines / np.float32(temperature), axis=1)  # [n, k]
+    documents, k = rows.shape
+    starts = np.arange(0, documents * k + 1, k)
+    votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
+    shares = csr_array(votes @ labels.astype(np.float32))
+    np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
+    return shares
+
+
+def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
+    """Return logits [n, L] for mixing; a share of 0 or 1 among the k neighbours is clipped at 0.5/(k + 1)."""
+    return to_logits(shares, edge=0.5 / (k + 1))
+
+
+def vote_logits_in_blocks(shares: csr_array, k: int) -> Scores:
+    """Return `vote_logits` of sparse shares [n, L], computed block by block where documents and labels are many."""
+    every: Any = shares  # the stubs know no index that is a slice or an array
+
+    def block(rows: Index, columns: Index) -> np.ndarray:
+        return vote_logits(every[rows][:, columns].toarray(), k)
+
+    return held(Computed((shares.shape[0], shares.shape[1]), block))

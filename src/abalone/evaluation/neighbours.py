@@ -9,9 +9,8 @@ from torch import Tensor
 
 from abalone.device import choose_device
 from abalone.errors import as_input_error
-from abalone.evaluation.blocks import Scores
-from abalone.evaluation.checks import Labels, read_labels
-from abalone.evaluation.votes import label_shares, vote_logits, vote_logits_in_blocks
+from abalone.evaluation.matrices import Labels, Scores, read_labels
+from abalone.evaluation.mixing import label_shares, vote_logits, vote_logits_in_blocks
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
 from abalone.losses.kernel import unit_rows
 
@@ -31,7 +30,7 @@ class NearestNeighbours:
         k: neighbours; all documents where there are fewer.
         temperature: τ. Of k from 10 to 100 and τ from 0.02 to 0.1, on arXiv abstracts embedded by MiniLM as it is
             published, more neighbours and a higher τ are better, and beyond 60 neighbours nothing is gained.
-        half: keep embeddings in half precision, which halves memory and file and moves cosines by less than 0.001.
+        fp16: keep embeddings as float16, which halves memory and file and moves cosines by less than 0.001.
         device: where to compare; `auto` takes a GPU if there is one.
 
     Reference:
@@ -44,10 +43,10 @@ class NearestNeighbours:
         [[1.0, 0.5]]
     """
 
-    def __init__(self, k: int = 60, temperature: float = 0.1, *, half: bool = False, device: str = "auto") -> None:
+    def __init__(self, k: int = 60, temperature: float = 0.1, *, fp16: bool = False, device: str = "auto") -> None:
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        self.k, self.temperature, self.half = k, check_temperature(temperature), half
+        self.k, self.temperature, self.fp16 = k, check_temperature(temperature), fp16
         self.device = choose_device(device)
         self._embeddings: Tensor | None = None  # [N, d], rows of length 1
         self._labels = csr_array((0, 0))  # [N, L]
@@ -60,13 +59,13 @@ class NearestNeighbours:
                 "embeddings and labels must have the same number of rows, "
                 f"got shapes {tuple(rows.shape)} and {truth.shape}"
             )
-        self._embeddings = unit_rows(rows).to(self.device, torch.float16 if self.half else torch.float32)
+        self._embeddings = unit_rows(rows).to(self.device, torch.float16 if self.fp16 else torch.float32)
         self._labels = truth
         return self
 
     @torch.inference_mode()
     def neighbours(self, embeddings: Embeddings, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The most similar training documents, nearest first.
+        """Find the most similar training documents, nearest first.
 
         Args:
             embeddings: [n, d].
@@ -86,24 +85,24 @@ class NearestNeighbours:
         return rows, cosines
 
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray:
-        """Probabilities [n, L] of embeddings [n, d]; float32."""
+        """Return probabilities [n, L] of embeddings [n, d]; float32."""
         shares: np.ndarray = self.shares(embeddings).toarray()
         return shares
 
     def shares(self, embeddings: Embeddings) -> csr_array:
-        """The same as a sparse matrix: the neighbours of a document carry few of many labels."""
+        """Return the probabilities as a sparse matrix: the neighbours of a document carry few of many labels."""
         return label_shares(*self.neighbours(embeddings), self._labels, self.temperature)
 
     def logits(self, embeddings: Embeddings) -> np.ndarray:
-        """Logits [n, L] for mixing; what none or all of the neighbours carry is clipped at half of one in k + 1."""
+        """Return logits [n, L] for mixing; a share of 0 or 1 among the neighbours is clipped at 0.5/(k + 1)."""
         return vote_logits(self.shares(embeddings).toarray(), self.k)
 
     def logits_in_blocks(self, embeddings: Embeddings) -> Scores:
-        """`logits` computed block by block where documents and labels are many."""
+        """Return `logits`, computed block by block where documents and labels are many."""
         return vote_logits_in_blocks(self.shares(embeddings), self.k)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything as tensors, for safetensors."""
+        """Return everything as tensors, for safetensors."""
         embeddings = self._fitted()
         return {
             "embeddings": embeddings.cpu(),
@@ -116,10 +115,10 @@ class NearestNeighbours:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor], *, device: str = "auto") -> "NearestNeighbours":
-        """What `state` gave, on any device."""
+        """Read what `state` returned, on any device."""
         embeddings, indices, indptr = (state[name] for name in ("embeddings", "labels.indices", "labels.indptr"))
-        half = embeddings.dtype == torch.float16
-        model = cls(int(state["k"]), float(state["temperature"]), half=half, device=device)
+        fp16 = embeddings.dtype == torch.float16
+        model = cls(int(state["k"]), float(state["temperature"]), fp16=fp16, device=device)
         model._embeddings = embeddings.to(model.device)
         ones = np.ones(len(indices), dtype=np.int64)
         shape = len(embeddings), int(state["labels.columns"])
@@ -129,7 +128,7 @@ class NearestNeighbours:
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """The number of labels, L."""
         return int(self._labels.shape[1])
 
     def _fitted(self) -> Tensor:
@@ -141,12 +140,12 @@ class NearestNeighbours:
 
 
 def _nearest(queries: Tensor, references: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Rows and cosines of the k references [N, d] nearest to each query [Q, d], [Q, k] each, nearest first."""
+    """Return rows and cosines of the k references [N, d] nearest to each query [Q, d], [Q, k] each, nearest first."""
     queries = queries.to(references.device)
     cosines = queries.new_empty(len(queries), 0)
     rows = torch.empty_like(cosines, dtype=torch.long)
     for start in range(0, len(references), REFERENCES):
-        block = references[start : start + REFERENCES].float()  # products in half precision would be slow on CPUs
+        block = references[start : start + REFERENCES].float()  # products in fp16 would be slow on CPUs
         found, places = (queries @ block.T).topk(min(k, len(block)))
         cosines, rows = torch.cat([cosines, found], dim=1), torch.cat([rows, places + start], dim=1)
         cosines, places = cosines.topk(min(k, cosines.shape[1]))

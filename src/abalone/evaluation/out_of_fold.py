@@ -11,12 +11,22 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.data.seen import text_hashes
-from abalone.evaluation.blocks import EVERY, Computed, Index, Scores, column_blocks, of_documents, row_blocks
 from abalone.evaluation.bootstrap import Interval, draw_scores
-from abalone.evaluation.checks import Labels, check_same_shape, read_labels, read_one_per_label, read_probability_scores
-from abalone.evaluation.groups import label_thirds
-from abalone.evaluation.metrics import LabelScore, evaluate, per_label
-from abalone.evaluation.ranking import CUTOFFS, ranking_scores
+from abalone.evaluation.matrices import (
+    EVERY,
+    Computed,
+    Index,
+    Labels,
+    Scores,
+    check_same_shape,
+    column_blocks,
+    of_documents,
+    read_labels,
+    read_one_per_label,
+    read_probability_scores,
+    row_blocks,
+)
+from abalone.evaluation.metrics import CUTOFFS, LabelScore, evaluate, label_thirds, per_label, ranking_scores
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
 OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
@@ -112,7 +122,7 @@ class OutOfFold:
         held_out = _read_folds(folds, truth.shape[0])
         if len(documents) != len(held_out):
             raise ValueError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
-        parts = held_out if held_out.min() < held_out.max() else _halves(documents)
+        parts = held_out if held_out.min() < held_out.max() else _two_parts(documents)
         known = truth if learnable is None else read_labels("learnable", learnable)
         check_same_shape("labels", truth, "learnable", known)
         cuts = _cuts_of_others(parts, known, probabilities, config)
@@ -155,7 +165,7 @@ class OutOfFold:
         rest: np.ndarray,
         ranking: Mapping[str, float],
     ) -> "OutOfFold":
-        """From the pairs that are kept: `counts` [n] of them a document, and column, probability and mark of each."""
+        """Build it from the pairs that are kept: `counts` [n] a document, and column, probability and mark of each."""
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])  # [n + 1]
         shape = (len(documents), len(rest))
 
@@ -172,7 +182,7 @@ class OutOfFold:
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """The number of labels, L."""
         return int(self.labels.shape[1])
 
     @property
@@ -202,7 +212,7 @@ class OutOfFold:
         return np.flatnonzero((support > 0) & (largest >= known))
 
     def scores(self, frequencies: Sequence[int] | np.ndarray | None = None) -> dict[str, float]:
-        """Scores as `evaluate` gives them; `frequencies` [L] add those of head, medium and tail."""
+        """Return scores as `evaluate` does; `frequencies` [L] add those of head, medium and tail."""
         known = None if frequencies is None else np.asarray(frequencies)
         return evaluate(self.labels, self.given, frequencies=known) | dict(self.ranking)
 
@@ -212,12 +222,12 @@ class OutOfFold:
         frequencies: Sequence[int] | np.ndarray | None = None,
         thresholds: np.ndarray | None = None,
     ) -> list[LabelScore]:
-        """One row per label, as `per_label` gives them; thresholds, of the finished model, are only shown."""
+        """Score each label, as `per_label` does; thresholds, of the finished model, are only shown."""
         known = None if frequencies is None else np.asarray(frequencies)
         return per_label(self.labels, self.given, tuple(label_names), known, thresholds)
 
     def intervals(self, frequencies: Sequence[int] | np.ndarray) -> dict[str, Interval]:
-        """95 % bootstrap intervals over the documents, of micro-F1 and of macro-F1 overall and by third."""
+        """Return 95 % bootstrap intervals over the documents, of micro-F1 and of macro-F1 overall and by third."""
         return draw_scores(self.labels, self.given, label_thirds(np.asarray(frequencies))).intervals()
 
     def said(self) -> Computed:
@@ -246,7 +256,7 @@ class OutOfFold:
         return csr_array((said.data[firm], said.indices[firm], before), shape=said.shape)
 
     def to_bytes(self) -> bytes:
-        """The content of its file."""
+        """Return the content of its file."""
         said = self.probabilities
         marks = np.zeros(len(said.data), dtype=np.uint8)
         marks[_places(said, self.labels)] += TRUE
@@ -268,7 +278,7 @@ class OutOfFold:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "OutOfFold":
-        """From the content of its file; whatever does not fit together is refused."""
+        """Read the content of its file; arrays that do not fit together are refused."""
         try:
             stored = load(content)
         except Exception as error:  # safetensors has errors of its own, and numpy others for types that it lacks
@@ -293,34 +303,30 @@ def _read_folds(folds: Sequence[int] | np.ndarray, documents: int) -> np.ndarray
     return found.astype(np.uint16)
 
 
-def _halves(documents: np.ndarray) -> np.ndarray:
-    """0 or 1 for each document [n], as many of each as can be; copies of a text are in the same half."""
-    halves: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
-    return halves
+def _two_parts(documents: np.ndarray) -> np.ndarray:
+    """Return 0 or 1 for each document [n], as many of each as can be; copies of a text are in the same part."""
+    parts: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
+    return parts
 
 
 def _cuts_of_others(
     parts: np.ndarray, truth: csr_array, probabilities: Scores, config: Config
 ) -> dict[int, Thresholds]:
-    """Thresholds for each part, fitted on the documents of the others."""
+    """Fit thresholds for each part on the documents of the others."""
     cuts = {}
     for part in np.unique(parts).tolist():
         others = np.flatnonzero(parts != part)
-        known = truth[others]
-        cuts[part] = (
-            fit_thresholds(
-                of_documents(probabilities, others), known, objective=config.thresholds, calibrated=config.calibrate
-            )
-            if known.nnz
-            else Thresholds(np.full(truth.shape[1], 0.5))
-        )
+        known, scores = truth[others], of_documents(probabilities, others)
+        cuts[part] = Thresholds(np.full(truth.shape[1], 0.5))
+        if known.nnz:
+            cuts[part] = fit_thresholds(scores, known, objective=config.thresholds, calibrated=config.calibrate)
     return cuts
 
 
 def _applied(
     cuts: Mapping[int, Thresholds], parts: np.ndarray, probabilities: np.ndarray, at_least_one: bool
 ) -> np.ndarray:
-    """The labels of each document by the thresholds of its part, bool [n, L]; parts [n], probabilities [n, L]."""
+    """Return each document's labels by the thresholds of its part, bool [n, L]; parts [n], probabilities [n, L]."""
     given = np.zeros(probabilities.shape, dtype=bool)
     for part in np.unique(parts).tolist():
         given[parts == part] = cuts[part].apply(probabilities[parts == part], at_least_one=at_least_one)
@@ -328,7 +334,7 @@ def _applied(
 
 
 def _floors(probabilities: Scores, support: np.ndarray) -> np.ndarray:
-    """[L] of float32: `FLOOR`, or what fewer documents reach than are to be kept of the label; support [L]."""
+    """Return each label's floor, [L] of float32: `FLOOR`, or lower, so that enough documents reach it; support [L]."""
     documents = probabilities.shape[0]
     most = np.minimum(np.maximum(2 * support, TOP), documents - 1)  # [L]
     floors = []
@@ -341,7 +347,7 @@ def _floors(probabilities: Scores, support: np.ndarray) -> np.ndarray:
 
 
 def _places(pattern: csr_array, part: csr_array) -> np.ndarray:
-    """Where each stored pair of `part` [n, L] is among those of `pattern` [n, L]; columns of both are in order."""
+    """Return the place of each stored pair of `part` [n, L] among those of `pattern` [n, L]; both in order."""
     keys = [
         np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * np.int64(matrix.shape[1]) + matrix.indices
         for matrix in (pattern, part)
@@ -352,7 +358,7 @@ def _places(pattern: csr_array, part: csr_array) -> np.ndarray:
 
 
 def _index_type(labels: int) -> type[np.unsignedinteger]:
-    """The integers that count and name labels in the file."""
+    """Return the integer type that counts and names labels in the file."""
     return np.uint8 if labels < 2**8 else np.uint16 if labels < 2**16 else np.uint32
 
 

@@ -1,4 +1,4 @@
-"""Linear evaluation: how far logistic regressions get on frozen features. The yardstick of the paper's tables.
+"""Linear evaluation: logistic regressions on frozen features, the measure of the paper's tables.
 
 The paper trains 45 small models a label, 2,430 for a corpus of 54 labels; `GridFits` trains them side by side.
 """
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from abalone.device import choose_device
 from abalone.errors import as_input_error
-from abalone.evaluation.checks import read_labels
 from abalone.evaluation.gridfits import (
     SCORED_AT_ONCE,
     GridFits,
@@ -25,6 +24,7 @@ from abalone.evaluation.gridfits import (
     shuffled_batches,
     starting_weights,
 )
+from abalone.evaluation.matrices import read_labels
 from abalone.losses.checks import check_at_least_zero, check_columns, check_finite, check_matrix
 from abalone.losses.kernel import working_dtype
 from abalone.losses.pairs import label_matrix
@@ -146,7 +146,7 @@ class LinearProbe:
         return self
 
     def predict_proba(self, X: Features) -> np.ndarray:
-        """Probabilities [n, L]: the mean over the initialisations."""
+        """Return probabilities [n, L]: the mean over the initialisations."""
         self._check_fitted()
         device = probe_device(self.device)
         weight, bias = self.weight.to(device), self.bias.to(device)
@@ -162,7 +162,7 @@ class LinearProbe:
         return probabilities.numpy()
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What `from_state` takes: the settings, which JSON can hold, and the tensors, which safetensors can."""
+        """Return the arguments of `from_state`: settings, which JSON can hold, and tensors, which safetensors can."""
         self._check_fitted()
         config = {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "device"}
         tensors = {
@@ -177,7 +177,7 @@ class LinearProbe:
     def from_state(
         cls, config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str | torch.device = "auto"
     ) -> Self:
-        """The fitted probe again, on whatever device there is now."""
+        """Read a fitted probe, on whatever device there is now."""
         probe = cls(**config, device=device)
         probe.weight, probe.bias, probe.validation_f1 = tensors["weight"], tensors["bias"], tensors["validation_f1"]
         probe.chosen = [Setting(*setting) for setting in tensors["chosen"].tolist()]
@@ -201,7 +201,7 @@ class _Best:
         self._total, self._summed = np.zeros((2, len(grid))), 0  # scores of known labels, and of how many
 
     def blocks(self, documents: int) -> list[np.ndarray]:
-        """Labels that are fitted together; those that take the setting of the others come after the others."""
+        """Return the labels that are fitted together; those that take the setting of the others come last."""
         most = labels_at_once(self._numbers_a_label, documents)
         if len(self.known) <= most:
             return [np.arange(len(self.known))]
@@ -223,7 +223,7 @@ class _Best:
 def best_settings(
     f1: np.ndarray, log_likelihood: np.ndarray, known: np.ndarray, others: np.ndarray | None = None
 ) -> np.ndarray:
-    """[L], the setting each label keeps.
+    """Choose the setting that each label keeps, [L].
 
     Args:
         f1, log_likelihood: [S, L] on validation, NaN where a setting must not be kept.
@@ -250,7 +250,7 @@ def best_settings(
 
 
 def _comparable(f1: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
-    """[2, S, L]: the worst there is where a setting must not be kept."""
+    """Stack both scores, [2, S, L]; the worst value where a setting must not be kept."""
     return np.where(np.isnan(f1), [[[0.0]], [[-np.inf]]], np.stack([f1, log_likelihood]))
 
 
@@ -268,7 +268,7 @@ def probe_device(device: str | torch.device) -> torch.device:
 
 @as_input_error()
 def read_features(name: str, features: Features, device: torch.device) -> Tensor:
-    """[n, d] on the device, float64 where it was, else float32."""
+    """Read features [n, d] to the device, float64 where they were, else float32."""
     if not isinstance(features, Tensor):
         # Shared where that can be: features may be larger than memory, and mapped. Tensors over memory that may not
         # be written to are not supported.
@@ -284,7 +284,7 @@ def read_features(name: str, features: Features, device: torch.device) -> Tensor
 
 @as_input_error()
 def read_targets(name: str, labels: Labels) -> csr_array:
-    """0/1 labels [n, L], a 1 for every entry."""
+    """Read 0/1 labels [n, L] into a sparse matrix with a 1 for every entry."""
     if isinstance(labels, Tensor) or not issparse(labels):
         tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
         labels = label_matrix(name, tensor, torch.bool).dense().cpu().numpy()
@@ -303,6 +303,6 @@ def check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array)
 
 
 def dense_targets(labels: csr_array, columns: np.ndarray, device: torch.device) -> Tensor:
-    """Some labels as bool [n, C] on the device."""
+    """Return some labels as bool [n, C] on the device."""
     chosen = labels.astype(bool)[:, columns] if len(columns) < labels.shape[1] else labels.astype(bool)
     return torch.from_numpy(chosen.toarray()).to(device)

@@ -5,10 +5,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from abalone.evaluation.blocks import Scores
-from abalone.evaluation.checks import Labels
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import Labels, Scores
 from abalone.evaluation.metrics import LabelScore, evaluate, per_label
 
 TFIDF_DECISION = "tfidf_decision"  # of the story: how the tf-idf model would choose labels by itself

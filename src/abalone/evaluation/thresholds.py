@@ -1,4 +1,4 @@
-"""From probabilities to labels: a threshold for each label, chosen on validation documents."""
+"""Thresholds of probabilities, one for each label, chosen on validation documents."""
 
 import math
 from collections.abc import Mapping
@@ -10,16 +10,20 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
 from abalone.config import ThresholdObjective
-from abalone.evaluation.blocks import EVERY, Scores, column_blocks, row_blocks, transposed
-from abalone.evaluation.checks import (
+from abalone.evaluation.matrices import (
+    EVERY,
     Labels,
+    Scores,
     check_same_shape,
+    column_blocks,
     read_labels,
     read_one_per_label,
     read_probabilities,
     read_probability_scores,
+    row_blocks,
+    transposed,
 )
-from abalone.evaluation.ranking import Placement
+from abalone.evaluation.metrics import Placement
 
 # Tried on arXiv abstracts: 53 labels; logistic regression and SVM on tf-idf, logistic regression on LSA; thresholds
 # chosen on 500, 1,500 or 4,800 documents and scored on fresh ones. Against no shrinkage macro-F1 gains 1.9 to 2.2, 1.3
@@ -65,7 +69,7 @@ class Thresholds:
         object.__setattr__(self, "values", values)
 
     def apply(self, probabilities: np.ndarray, at_least_one: bool = False) -> np.ndarray:
-        """The labels, bool [n, L].
+        """Return the labels that reach their thresholds, bool [n, L].
 
         Args:
             probabilities: [n, L].
@@ -80,12 +84,12 @@ class Thresholds:
         return predicted
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Plain values, for JSON; read back they are the same to the last bit."""
+        """Return plain values, for JSON; read back they are the same to the last bit."""
         return {"values": self.values.tolist()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, list[float]]) -> "Thresholds":
-        """What `to_dict` gave."""
+        """Read what `to_dict` returned."""
         if set(stored) != {"values"}:
             raise ValueError(f"stored thresholds must have the one entry 'values', got {sorted(stored)}")
         return cls(np.asarray(stored["values"], dtype=np.float64))
@@ -154,7 +158,7 @@ def _logit(cut: np.ndarray) -> np.ndarray:
 
 
 def _midway(below: np.ndarray, above: np.ndarray | float) -> np.ndarray:
-    """A cut that separates two probabilities: below < cut ≤ above, also where no float lies between."""
+    """Return a cut that separates two probabilities: below < cut ≤ above, also where no float lies between."""
     middle = (below.astype(np.float64) + above) / 2
     return np.where(middle > below, middle, above)
 
@@ -164,7 +168,7 @@ def _midway(below: np.ndarray, above: np.ndarray | float) -> np.ndarray:
 
 
 def _best_by_row(at: Placement, score: np.ndarray) -> np.ndarray:
-    """Index of the best-scored positive of each row that has one; the highest cut among equals."""
+    """Return the index of the best-scored positive of each row that has one; the highest cut among equals."""
     order = np.lexsort((at.scores, score, at.rows))
     return order[np.flatnonzero(np.diff(at.rows[order], append=-1))]
 
@@ -172,7 +176,7 @@ def _best_by_row(at: Placement, score: np.ndarray) -> np.ndarray:
 def _cuts_label_by_label(
     probabilities: Scores, by_label: csr_array, calibrated: bool, *, exact: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The macro cut of each label that has a positive, and the safe cut of every label.
+    """Find the macro cut of each label that has a positive, and the safe cut of every label.
 
     Where a label does best by being given to most documents though few carry it, its scores say nothing of it: unless
     `exact` cuts are wanted, its own cut is the safe one. Experts that count, such as neighbours, say the same of most
@@ -194,7 +198,7 @@ def _cuts_label_by_label(
 
 
 def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """The cut with the highest F1 for each label that has a positive, and how many documents it gives it to."""
+    """Find the cut with the highest F1 for each label that has a positive, and count the documents it gives it to."""
     at = Placement.of(by_label, probabilities.T)
     support = np.diff(by_label.indptr)
     best = _best_by_row(at, 2 * at.hits / (at.reached + support[at.rows]))
@@ -202,7 +206,7 @@ def _macro_cuts(probabilities: np.ndarray, by_label: csr_array) -> tuple[np.ndar
 
 
 def _micro_cuts(probabilities: Scores, by_label: csr_array) -> np.ndarray:
-    """The cuts with the highest joint micro-F1, for each label that has a positive.
+    """Find the cuts with the highest joint micro-F1, for each label that has a positive.
 
     Micro-F1 is a ratio of two sums over labels, 2·hits / (predicted + positives). Dinkelbach's method: a ratio of at
     least F can be had if and only if 2·hits − F·predicted, which each label makes as large as it can by itself,
@@ -225,7 +229,7 @@ def _micro_cuts(probabilities: Scores, by_label: csr_array) -> np.ndarray:
 
 
 def _common_cut(probabilities: Scores, truth: csr_array) -> float:
-    """The one cut for all labels with the highest micro-F1; the highest cut among equals."""
+    """Find the one cut for all labels with the highest micro-F1; the highest cut among equals."""
     blocks = list(row_blocks(probabilities.shape))
     own = np.concatenate([probabilities[rows, EVERY][truth[rows].nonzero()] for rows in blocks])  # [P]
     cuts, positives = np.unique(own, return_counts=True)  # [C] both, ascending: as above, only a positive can be best
@@ -244,7 +248,7 @@ def _common_cut(probabilities: Scores, truth: csr_array) -> float:
 
 
 def _promised_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """Half of the highest F1 that each label can expect, were its probabilities right.
+    """Return half of the highest F1 that each label can expect, were its probabilities right.
 
     A label whose probabilities are all the same would expect most of being given to every document: so each is given
     at most `MOST_OFTEN` times as often as it occurs. One that occurs nowhere would expect most of being given where it
@@ -260,7 +264,7 @@ def _promised_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray
 
 
 def _break_even_cuts(probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """The cut of each label that as many documents reach as carry it, one at least."""
+    """Return the cut of each label that as many documents reach as carry it, one at least."""
     documents, labels = probabilities.shape
     ascending = np.vstack([np.zeros(labels), np.sort(probabilities, axis=0)]).astype(np.float64)  # [1 + n, L]
     first = documents + 1 - np.maximum(support, 1)

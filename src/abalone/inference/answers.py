@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from abalone.data.rows import Row
-from abalone.evaluation.blocks import EVERY, Scores, row_blocks
 from abalone.evaluation.decision import Decision
+from abalone.evaluation.matrices import EVERY, Scores, row_blocks
 from abalone.files.errors import DataError
 
 # Texts that are read, sorted by length and encoded together: enough that batches are of like length, and few enough

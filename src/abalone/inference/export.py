@@ -15,8 +15,8 @@ import torch
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
+from abalone.errors import install_hint
 from abalone.evaluation.scored_model import TFIDF_DECISION
-from abalone.extras import install_hint
 from abalone.files.atomic import written_whole
 from abalone.inference.int8 import in_8_bits, saturating
 from abalone.inference.onnx_checksum import with_checksum

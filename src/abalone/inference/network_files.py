@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import load_file, save_file
 
 from abalone.config import Config
-from abalone.encoder.bare import load_bare
 from abalone.encoder.heads import LinearHead
-from abalone.encoder.text_encoder import TextEncoder, load_encoder, quiet_transformers
+from abalone.encoder.load import load_encoder, load_without_transformers, quiet_transformers
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.inference.huggingface import limit_tokenizer, save_encoder, save_sentence_transformer
 
@@ -37,7 +37,7 @@ def read_network(
     folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool
 ) -> tuple[TextEncoder, "PreTrainedTokenizerBase", LinearHead]:
     """Read encoder, tokenizer and linear layer; `only_to_answer`: without `transformers`, where that can be."""
-    bare = load_bare(folder, config.pooling) if only_to_answer else None
+    bare = load_without_transformers(folder, config.pooling) if only_to_answer else None
     encoder, tokenizer = bare or load_encoder(str(folder), config.pooling, config.dropout)
     # The tokenizer in the folder stops where other tools should; a larger `max_length` may be asked of this one.
     tokenizer.model_max_length = about.get("tokenizer_max_length", tokenizer.model_max_length)

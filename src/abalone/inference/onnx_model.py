@@ -16,9 +16,9 @@ from abalone.data.batches import token_budget_batches
 from abalone.data.in_memory import read_texts
 from abalone.data.seen import SEEN, SeenTexts
 from abalone.data.tokens import TokenArray, encode_in_pieces
-from abalone.evaluation.blocks import Computed, Index, Scores, held
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
+from abalone.evaluation.matrices import Computed, Index, Scores, held
 from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.files.cache import array_of
 from abalone.files.errors import readable

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load
 from scipy.sparse import csr_array
 
-from abalone.evaluation.votes import label_shares, vote_logits
+from abalone.evaluation.mixing import label_shares, vote_logits
 
 if TYPE_CHECKING:
     from abalone.evaluation.neighbours import NearestNeighbours

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -2,7 +2,7 @@
 
 from typing import Any, BinaryIO, Literal, Protocol
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.errors import printable_json
 from abalone.inference.answers import Answer
 

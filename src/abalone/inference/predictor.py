@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.data.seen import SeenTexts
 from abalone.data.tokens import PlainTokenizer, tokenize
-from abalone.evaluation.blocks import EVERY, Scores
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import EVERY, Scores
 from abalone.evaluation.metrics import LabelScore
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.files.cache import array_of
@@ -96,7 +96,7 @@ class Predictor:
     @property
     def max_length(self) -> int:
         """Tokens of a text, or of each of its chunks, that are read."""
-        from abalone.encoder.text_encoder import window
+        from abalone.encoder.load import window
 
         encoder, tokenizer, _ = self.network
         return min(self.config.max_length, window(encoder, tokenizer))
@@ -119,7 +119,7 @@ class Predictor:
         tokens = tokenize(texts, self._plain_tokenizer, cache=None, most=length * chunks)
         feed = TokenFeed(tokens, unlabelled(len(texts)), length, chunks)
         half = reading_precision(self.config.precision)
-        return embed(encoder, feed, choose_device(self.config.device), half=half, ranks=self.ranks or ALONE)
+        return embed(encoder, feed, choose_device(self.config.device), precision=half, ranks=self.ranks or ALONE)
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray | csr_array:
         """Return what texts are compared by: embeddings [n, h], or tf-idf rows [n, F] where there is no encoder."""

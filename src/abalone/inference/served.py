@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision
+from abalone.evaluation.matrices import Scores
 from abalone.inference.evidence import Document, Evidence, Vectors
 
 

@@ -3,8 +3,7 @@
 from torch import Tensor
 
 from abalone.losses.comparison import Comparison, Queue, compare
-from abalone.losses.contrastive import ContrastiveLoss
-from abalone.losses.kernel import contrastive_sum, normalise_rows_, without_autocast
+from abalone.losses.kernel import ContrastiveLoss, contrastive_sum, normalise_rows_, without_autocast
 
 
 class BaseLoss(ContrastiveLoss):
@@ -39,12 +38,12 @@ class BaseLoss(ContrastiveLoss):
     def forward(
         self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None, prototypes: Tensor | None = None
     ) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels, queue, prototypes)
         return contrastive_sum(batch.logits, self.attraction(batch), anchors=len(embeddings))
 
     def attraction(self, batch: Comparison) -> list[Tensor]:
-        """The weights w(i,l), [B, R_b] a block."""
+        """Return the weights w(i,l), [B, R_b] a block."""
         jaccard = batch.jaccard()
         if batch.prototypes:
             jaccard.append(batch.labels / batch.sizes.clamp(min=1))  # |y_i ∩ {j}| / |y_i ∪ {j}|

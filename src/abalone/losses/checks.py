@@ -1,4 +1,4 @@
-"""Check the inputs of the losses; errors name the argument and the offending shape or value."""
+"""Checks of the losses' inputs; errors name the argument and the offending shape or value."""
 
 import math
 
@@ -11,7 +11,7 @@ class NotFiniteError(ValueError):
 
 
 def values_can_be_read(tensor: Tensor) -> bool:
-    """Whether looking at values is allowed: not while a CUDA graph is captured or code is compiled.
+    """Return whether values may be read: not while a CUDA graph is captured or code is compiled.
 
     Reading a value waits for the device, which a captured step must never do. Shapes are always checked.
     """
@@ -20,21 +20,21 @@ def values_can_be_read(tensor: Tensor) -> bool:
 
 
 def check_temperature(temperature: float) -> float:
-    """A finite temperature above zero."""
+    """Raise unless the temperature is finite and above zero."""
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
     return float(temperature)
 
 
 def check_at_least_zero(name: str, value: float) -> float:
-    """A finite number of at least zero."""
+    """Raise unless the number is finite and at least zero."""
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be a finite number of at least 0, got {value}")
     return float(value)
 
 
 def check_matrix(name: str, tensor: Tensor, *, dims: str = "[rows, dim]") -> None:
-    """Floating point, with as many dimensions as `dims` names, and not empty."""
+    """Raise unless it is floating point, with as many dimensions as `dims` names, and not empty."""
     wanted = dims.count(",") + 1
     if tensor.dim() != wanted:
         raise ValueError(f"{name} must be {dims}, got shape {tuple(tensor.shape)}")
@@ -45,7 +45,7 @@ def check_matrix(name: str, tensor: Tensor, *, dims: str = "[rows, dim]") -> Non
 
 
 def check_same_rows(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """One row of `tensor` for each row of `other`."""
+    """Raise unless there is one row of `tensor` for each row of `other`."""
     if tensor.shape[0] != other.shape[0]:
         raise ValueError(
             f"{name} and {other_name} must have the same number of rows, "
@@ -54,13 +54,13 @@ def check_same_rows(name: str, tensor: Tensor, other_name: str, other: Tensor) -
 
 
 def check_columns(name: str, tensor: Tensor, columns: int, meaning: str) -> None:
-    """`tensor` is as wide as what it is compared with."""
+    """Raise unless `tensor` has as many columns as the matrix that it is compared with."""
     if tensor.dim() != 2 or tensor.shape[1] != columns:
         raise ValueError(f"{name} must be [rows, {columns}] to match {meaning}, got shape {tuple(tensor.shape)}")
 
 
 def check_finite(name: str, tensor: Tensor, *, of: Tensor | None = None) -> None:
-    """No NaN and no infinity; `of` is what the message describes when `tensor` is derived from it."""
+    """Raise `NotFiniteError` for NaN and infinity; the message describes `of` where `tensor` is derived from it."""
     if values_can_be_read(tensor) and not bool(torch.isfinite(tensor).all()):
         row = int((~torch.isfinite(tensor)).nonzero()[0, 0])
         shape = tuple((tensor if of is None else of).shape)

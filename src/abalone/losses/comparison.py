@@ -15,7 +15,7 @@ Queue = tuple[Tensor, Tensor]
 
 @dataclass
 class Comparison:
-    """What a cosine loss needs to say who attracts whom.
+    """The logits and labels from which a cosine loss computes its attraction.
 
     Blocks come in the order batch, queue, prototypes; a block without rows is left out.
     """
@@ -27,20 +27,20 @@ class Comparison:
     prototypes: bool  # whether the last block of logits is the prototypes
 
     def shared(self) -> list[Tensor]:
-        """|y_i ∩ y_l| with every instance, [B, R_b] a block; 0 between an anchor and itself."""
+        """Return |y_i ∩ y_l| with every instance, [B, R_b] a block; 0 between an anchor and itself."""
         blocks = [instances.sum_over_labels(self.labels) for instances in self.instances]
         blocks[0].fill_diagonal_(0)
         return blocks
 
     def union(self) -> list[Tensor]:
-        """|y_i ∪ y_l| with every instance, [B, R_b] a block; at least 1, so that it can divide."""
+        """Return |y_i ∪ y_l| with every instance, [B, R_b] a block; at least 1, so that it can divide."""
         return [
             both.neg_().add_(self.sizes).add_(instances.sizes).clamp_(min=1)
             for both, instances in zip(self.shared(), self.instances, strict=True)
         ]
 
     def jaccard(self) -> list[Tensor]:
-        """|y_i ∩ y_l| / |y_i ∪ y_l| with every instance, [B, R_b] a block; 0 between an anchor and itself."""
+        """Return |y_i ∩ y_l| / |y_i ∪ y_l| with every instance, [B, R_b] a block; 0 between an anchor and itself."""
         return [
             both.div_((self.sizes - both).add_(instances.sizes).clamp_(min=1))
             for both, instances in zip(self.shared(), self.instances, strict=True)

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from abalone.losses.comparison import compare
-from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import (
+    ContrastiveLoss,
     contrastive_sum,
     mask_self,
     normalise_rows_,
@@ -43,7 +43,7 @@ class ConLoss(ContrastiveLoss):
 
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels)
         unit = unit_rows(embeddings.to(working_dtype(embeddings)))
         # Differences taken directly: √(2 − 2cos) would lose half the digits between close documents.

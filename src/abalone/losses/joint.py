@@ -42,11 +42,11 @@ class JointLoss(nn.Module):
         self.pointwise_weight = check_at_least_zero("pointwise_weight", pointwise_weight)
 
     def forward(self, embeddings: Tensor, logits: Tensor, labels: Tensor, **references: Any) -> Tensor:
-        """The loss of one batch; `references` are `queue` and `prototypes`."""
+        """Compute the loss of one batch; `references` are `queue` and `prototypes`."""
         contrast: Tensor = self.contrastive(embeddings, labels, **references)
         point: Tensor = self.pointwise(logits, labels)
         return self.contrastive_weight * contrast + self.pointwise_weight * point
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"contrastive_weight={self.contrastive_weight}, pointwise_weight={self.pointwise_weight}"

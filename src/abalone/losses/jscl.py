@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from abalone.losses.comparison import compare
-from abalone.losses.contrastive import ContrastiveLoss
-from abalone.losses.kernel import contrastive_sum, without_autocast
+from abalone.losses.kernel import ContrastiveLoss, contrastive_sum, without_autocast
 
 
 class JSCLLoss(ContrastiveLoss):
@@ -36,7 +35,7 @@ class JSCLLoss(ContrastiveLoss):
 
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels)
         documents = len(embeddings)
         (jaccard,) = batch.jaccard()  # [B, B]

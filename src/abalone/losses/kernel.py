@@ -1,4 +1,4 @@
-"""The one sum behind every contrastive loss of the family.
+"""The sum behind every contrastive loss, and their base class.
 
     L = -(1/M) Σ_i Σ_l  w(i,l) · [ s(i,l)/τ − log Σ_k g(k) · exp(s(i,k)/τ) ]
 
@@ -11,10 +11,28 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from abalone.losses.checks import check_temperature
+
 P = ParamSpec("P")
+
+
+class ContrastiveLoss(nn.Module):
+    """The base class of losses over similarities divided by a temperature.
+
+    Args:
+        temperature: τ; the lower, the more the nearest references count. The paper finds 0.1 best.
+    """
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__()
+        self.temperature = check_temperature(temperature)
+
+    def extra_repr(self) -> str:
+        """Return the settings, for `repr`."""
+        return f"temperature={self.temperature}"
 
 
 def contrastive_sum(
@@ -24,7 +42,7 @@ def contrastive_sum(
     *,
     anchors: int,
 ) -> Tensor:
-    """The formula above.
+    """Compute the formula above.
 
     Args:
         logits: s/τ of each block, [A, R_b]; what is no reference (an anchor to itself) set by `mask_self`.
@@ -92,13 +110,13 @@ def normalise_rows_(attraction: Sequence[Tensor]) -> list[Tensor]:
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
-    """Rows scaled to length 1; a zero row stays zero, with a finite gradient."""
+    """Scale rows to length 1; a zero row stays zero, with a finite gradient."""
     lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
 def without_autocast(forward: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Run a loss in the precision it chose: autocast would turn its products back into half precision."""
+    """Run a loss in the precision it chose: autocast would turn its products back into low precision."""
 
     @wraps(forward)
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -110,5 +128,5 @@ def without_autocast(forward: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 def working_dtype(*tensors: Tensor) -> torch.dtype:
-    """What a loss computes in: float64 if it is given any, float32 otherwise."""
+    """Return the precision of a loss: float64 if any input has it, float32 otherwise."""
     return torch.float64 if any(t.dtype is torch.float64 for t in tensors) else torch.float32

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from abalone.losses.comparison import Comparison, Queue, compare
-from abalone.losses.contrastive import ContrastiveLoss
-from abalone.losses.kernel import contrastive_sum, without_autocast
+from abalone.losses.kernel import ContrastiveLoss, contrastive_sum, without_autocast
 
 
 class MSCLoss(ContrastiveLoss):
@@ -54,13 +53,13 @@ class MSCLoss(ContrastiveLoss):
     def forward(
         self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None, prototypes: Tensor | None = None
     ) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels, queue, prototypes)
         log_repulsion = [math.log(self.beta)] * len(batch.instances) + [0.0] * batch.prototypes
         return contrastive_sum(batch.logits, self.attraction(batch), log_repulsion, anchors=len(embeddings))
 
     def attraction(self, batch: Comparison) -> list[Tensor]:
-        """The weights w(i,l), [B, R_b] a block."""
+        """Return the weights w(i,l), [B, R_b] a block."""
         closeness = [either.reciprocal_() for either in batch.union()]  # f, [B, R_b] a block
         closeness[0].fill_diagonal_(0)
         available = torch.full_like(batch.labels, float(batch.prototypes))  # N, [B, L]
@@ -76,5 +75,5 @@ class MSCLoss(ContrastiveLoss):
         return [*weights, label_weight] if batch.prototypes else weights
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"{super().extra_repr()}, beta={self.beta}"

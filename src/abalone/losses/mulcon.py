@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from abalone.losses.checks import check_finite, check_matrix, check_same_rows
-from abalone.losses.contrastive import ContrastiveLoss
 from abalone.losses.kernel import (
+    ContrastiveLoss,
     contrastive_sum,
     mask_self,
     normalise_rows_,
@@ -44,7 +44,7 @@ class MulConLoss(ContrastiveLoss):
 
     @without_autocast
     def forward(self, label_embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         check_matrix("label_embeddings", label_embeddings, dims="[documents, labels, dim]")
         check_same_rows("label_embeddings", label_embeddings, "labels", labels)
         check_finite("label_embeddings", label_embeddings)

@@ -5,8 +5,7 @@ import math
 from torch import Tensor
 
 from abalone.losses.comparison import Queue, compare
-from abalone.losses.contrastive import ContrastiveLoss
-from abalone.losses.kernel import contrastive_sum, without_autocast
+from abalone.losses.kernel import ContrastiveLoss, contrastive_sum, without_autocast
 
 
 class MulSupConLoss(ContrastiveLoss):
@@ -36,7 +35,7 @@ class MulSupConLoss(ContrastiveLoss):
 
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels, queue)
         positives = sum((instances.counts for instances in batch.instances), start=-batch.labels)  # n, [B, L]
         label_weight = batch.labels / positives.masked_fill(batch.labels * positives == 0, math.inf)

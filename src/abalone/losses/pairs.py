@@ -31,19 +31,19 @@ class LabelMatrix(ABC):
 
     @abstractmethod
     def sum_over_labels(self, values: Tensor) -> Tensor:
-        """[A, L] → [A, n]: for each document, the sum of `values` over its labels."""
+        """Sum `values` over the labels of each document, [A, L] → [A, n]."""
 
     @abstractmethod
     def sum_over_documents(self, values: Tensor) -> Tensor:
-        """[A, n] → [A, L]: for each label, the sum of `values` over its documents."""
+        """Sum `values` over the documents of each label, [A, n] → [A, L]."""
 
     @abstractmethod
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """Document and label, [pairs] each, of every 1 in the matrix, document by document."""
+        """Return document and label, [pairs] each, of every 1 in the matrix, document by document."""
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """[n, L]."""
+        """Return the matrix, [n, L]."""
 
 
 class DenseLabels(LabelMatrix):
@@ -96,7 +96,7 @@ class IndexedLabels(LabelMatrix):
 
 
 def _sum_rows(table: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
-    """For each run of `rows` that begins at `starts`, the sum of those rows of `table`; transposed."""
+    """Sum the rows of `table` in each run of `rows` that begins at `starts`; transposed."""
     return F.embedding_bag(rows, table.contiguous(), starts, mode="sum").T
 
 

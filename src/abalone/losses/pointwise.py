@@ -43,7 +43,7 @@ class BCELoss(nn.Module):
 
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         logits, targets = checked_logits(logits, labels)
         return F.binary_cross_entropy_with_logits(logits, targets)
 
@@ -74,12 +74,12 @@ class FocalLoss(nn.Module):
 
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         logits, targets = checked_logits(logits, labels)
         return focal_terms(logits * (2 * targets - 1), self.gamma).mean()
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"gamma={self.gamma}"
 
 
@@ -117,7 +117,7 @@ class AsymmetricLoss(nn.Module):
 
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         logits, targets = checked_logits(logits, labels)
         log_p, log_not_p = F.logsigmoid(logits), F.logsigmoid(-logits)
         positive = (self.gamma_pos * log_not_p).exp() * log_p
@@ -125,7 +125,7 @@ class AsymmetricLoss(nn.Module):
         return -torch.where(targets > 0, positive, negative).mean()
 
     def _negative(self, logits: Tensor, log_p: Tensor, log_not_p: Tensor) -> Tensor:
-        """s^γ⁻ · log(1−s), 0 where s is 0."""
+        """Return s^γ⁻ · log(1−s), 0 where s is 0."""
         if self.margin == 0:
             return (self.gamma_neg * log_p).exp() * log_not_p
         counts = torch.sigmoid(logits) > self.margin
@@ -135,7 +135,7 @@ class AsymmetricLoss(nn.Module):
         return torch.where(counts, shifted.pow(self.gamma_neg) * log_rest, 0.0)
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
+        """Return the settings, for `repr`."""
         return f"gamma_pos={self.gamma_pos}, gamma_neg={self.gamma_neg}, margin={self.margin}"
 
 
@@ -159,7 +159,7 @@ class ZLPRLoss(nn.Module):
 
     @without_autocast
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         logits, targets = checked_logits(logits, labels)
         bound = logits.new_zeros(len(logits), 1)  # the 1 under the logarithm
         positive = targets > 0

@@ -40,7 +40,7 @@ class LossSpec:
 
     @property
     def momentum_encoder(self) -> bool:
-        """Whether a slow copy of the encoder fills the queue."""
+        """Whether a momentum encoder fills the queue."""
         return self.queue
 
     @property
@@ -81,7 +81,7 @@ _SUM = re.compile(r"(?P<contrastive>\w+)\+(?:(?P<weight>[^*]+)\*)?(?P<pointwise>
 
 
 def loss_spec(name: str) -> LossSpec:
-    """What the loss called `name` needs.
+    """Return what the loss called `name` needs.
 
     `name` is a key of `LOSSES`, or a weighted sum of a contrastive and a pointwise one: `msc+bce`, `msc+10*bce`.
     """
@@ -102,7 +102,7 @@ def loss_spec(name: str) -> LossSpec:
 
 
 def make_loss(name: str, **settings: Any) -> nn.Module:
-    """The loss called `name`, with `settings` such as `temperature` going to those that have them.
+    """Build the loss called `name`, with `settings` such as `temperature` going to those that have them.
 
     Example:
         >>> make_loss("msc", temperature=0.2)

@@ -53,7 +53,7 @@ class MultiLabelLoss(nn.Module):
         self.head = nn.Linear(dim, num_labels) if spec.joint or spec.takes == "logits" else None
 
     def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """The loss of one batch, with labels [B, L] of 0/1; in training the batch joins the queue afterwards."""
+        """Compute the loss of one batch, with 0/1 labels [B, L]; in training the batch joins the queue afterwards."""
         if len(sentence_features) != 1:
             raise ValueError(f"MultiLabelLoss takes one column of texts, got {len(sentence_features)}")
         if labels is None:
@@ -79,6 +79,6 @@ class MultiLabelLoss(nn.Module):
         return references
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What the trainer writes into the model card."""
+        """Return the settings that the trainer writes into the model card."""
         size = 0 if self.queue is None else self.queue.size
         return {"loss": self.name, "num_labels": self.num_labels, "queue_size": size}

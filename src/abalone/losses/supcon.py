@@ -3,8 +3,7 @@
 from torch import Tensor
 
 from abalone.losses.comparison import Queue, compare
-from abalone.losses.contrastive import ContrastiveLoss
-from abalone.losses.kernel import contrastive_sum, normalise_rows_, without_autocast
+from abalone.losses.kernel import ContrastiveLoss, contrastive_sum, normalise_rows_, without_autocast
 
 
 class SupConLoss(ContrastiveLoss):
@@ -34,7 +33,7 @@ class SupConLoss(ContrastiveLoss):
 
     @without_autocast
     def forward(self, embeddings: Tensor, labels: Tensor, queue: Queue | None = None) -> Tensor:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         batch = compare(self.temperature, embeddings, labels, queue)
         same = [
             ((both > 0) & (both == batch.sizes) & (both == instances.sizes)).to(both.dtype)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.evaluation.blocks import EVERY, Scores, of_labels, row_blocks
 from abalone.evaluation.decision import Decision
-from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.matrices import EVERY, Scores, of_labels, row_blocks
+from abalone.evaluation.metrics import THIRDS, evaluate
 from abalone.evaluation.thresholds import Thresholds, fit_thresholds
 
 if TYPE_CHECKING:

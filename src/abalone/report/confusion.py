@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
-from abalone.evaluation.checks import Labels, read_labels
+from abalone.evaluation.matrices import Labels, read_labels
 
 SHOWN_LABELS = 16  # more rows and columns than this cannot be read
 SHOWN_PAIRS = 200

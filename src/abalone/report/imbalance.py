@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from abalone.evaluation.groups import THIRDS
+from abalone.evaluation.metrics import THIRDS
 from abalone.report.picture import blank_figure, looks, write_picture
 from abalone.report.tail import SHADES, thirds
 

@@ -11,12 +11,10 @@ from scipy.sparse import csr_array
 from abalone import __version__
 from abalone.config import OF_THE_MACHINE
 from abalone.data.corpus import RARE
-from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
-from abalone.evaluation.checks import Labels
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
-from abalone.evaluation.groups import THIRDS
-from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.evaluation.matrices import EVERY, Labels
+from abalone.evaluation.metrics import THIRDS, LabelScore, evaluate, per_label
 from abalone.evaluation.out_of_fold import WHERE
 from abalone.report.calibration import reliability_by_third, threshold_worth
 from abalone.report.confusion import confusion

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.files.atomic import written_whole
 from abalone.files.errors import DataError
 

@@ -8,9 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.in_memory import known_labels
-from abalone.evaluation.blocks import EVERY, Scores, of_documents
-from abalone.evaluation.checks import Labels
-from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.matrices import EVERY, Labels, Scores, of_documents
+from abalone.evaluation.metrics import label_thirds
 from abalone.evaluation.out_of_fold import WHERE
 from abalone.evaluation.scored_model import tfidf_alone
 from abalone.inference.predictor import NOT_JUDGED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abalone.data.corpus import RARE
-from abalone.evaluation.groups import THIRDS, label_thirds
+from abalone.evaluation.metrics import THIRDS, label_thirds
 from abalone.report.picture import blank_figure, write_picture
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abalone.evaluation.groups import THIRDS
+from abalone.evaluation.metrics import THIRDS
 from abalone.reproduce.layout import Cell, Column, Line, Table, Value
 from abalone.reproduce.results import Record
 from abalone.reproduce.rows import ABLATION, Experiment

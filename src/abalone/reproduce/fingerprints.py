@@ -29,7 +29,7 @@ def encoder_fingerprint(encoder: str) -> str:
         encoder: a folder or a hub name.
     """
     from abalone.data.tokens import PROBES
-    from abalone.encoder.text_encoder import load_encoder, window
+    from abalone.encoder.load import load_encoder, window
 
     loaded, tokenizer = load_encoder(encoder)
     # What the tokenizer does, and not how it is written: versions of its library write it differently.

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 
-from abalone.evaluation.groups import THIRDS, label_thirds
+from abalone.evaluation.metrics import THIRDS, label_thirds
 from abalone.reproduce.grid import TEMPERATURE
 from abalone.reproduce.latex import escaped
 from abalone.reproduce.layout import Cell, Column, Line, Table, Value

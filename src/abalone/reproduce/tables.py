@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from abalone.evaluation.clustering import IN_THE_TABLE, PROPORTIONS
-from abalone.evaluation.groups import THIRDS
+from abalone.evaluation.metrics import THIRDS
 from abalone.reproduce import paper
 from abalone.reproduce.grid import TEMPERATURE, UNTRAINED
 from abalone.reproduce.latex import escaped

@@ -111,7 +111,7 @@ def _lexical(corpus: Corpus, config: Config, frequencies: np.ndarray) -> dict[st
 
 
 def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, Any]:
-    from abalone.encoder.text_encoder import quiet_transformers
+    from abalone.encoder.load import quiet_transformers
     from abalone.training.pipeline import fit
     from abalone.training.run import holds_run, seconds_trained
 

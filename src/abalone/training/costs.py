@@ -12,9 +12,9 @@ from abalone.data.store import take
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.mixing import ENOUGH
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.tfidf import TermCounts
+from abalone.progress import Timetable
 from abalone.recipes import recipe
-from abalone.timetable import Timetable
 from abalone.training.open_settings import HELD_OUT, settled, trained_shares
 from abalone.training.run import TrainingRun
 

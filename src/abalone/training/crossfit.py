@@ -19,15 +19,14 @@ from torch import Tensor
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, embed
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.evaluation.blocks import Scores, stacked
+from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import Scores, stacked
+from abalone.evaluation.mixing import vote_logits_in_blocks
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.evaluation.platt import Link
-from abalone.evaluation.votes import vote_logits_in_blocks
-from abalone.progress import overall
+from abalone.progress import overall, spoken
 from abalone.ranks import Ranks
-from abalone.timetable import spoken
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold
 from abalone.training.folds import Fold
@@ -103,7 +102,7 @@ class CrossFit:
 
     logits: np.ndarray
     experts: dict[str, Scores]
-    link: Link | None
+    link: PlattScaling | None
     setting: int
     embeddings: np.ndarray | None
 
@@ -183,7 +182,7 @@ def _ask(
     if run.config.neighbours or trained.head is None:
         taught, labels = read(fold.taught), documents.labels[fold.taught]
         if run.config.neighbours:
-            neighbours = NearestNeighbours(half=True, device=str(run.accelerator.device))
+            neighbours = NearestNeighbours(fp16=True, device=str(run.accelerator.device))
             known = len(fold.train)  # a label name is no neighbour that one could show
             shares = neighbours.fit(taught[:known], labels[:known]).shares(embeddings)
         if trained.head is None:
@@ -205,4 +204,4 @@ def probe_of(run: TrainingRun) -> CrossFitProbe:
 def _read(run: TrainingRun, encoder: TextEncoder, documents: Feed, rows: np.ndarray) -> np.ndarray:
     device, half = run.accelerator.device, reading_precision(run.config.precision)
     what = f"{run.fold}, encoding" if run.fold else "Encoding"
-    return embed(encoder, FeedRows(documents, rows), device, what, half=half, ranks=run.ranks)
+    return embed(encoder, FeedRows(documents, rows), device, what, precision=half, ranks=run.ranks)

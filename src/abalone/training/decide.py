@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.config import Config
-from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision, fit_decision
+from abalone.evaluation.matrices import Scores
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.evaluation.scored_model import TFIDF_DECISION, label_f1

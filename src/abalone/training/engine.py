@@ -21,8 +21,7 @@ from abalone.data.batches import shuffled_batches
 from abalone.encoder.fast.graph import own_stream
 from abalone.encoder.feed import Feed, ready_batches
 from abalone.losses.checks import NotFiniteError
-from abalone.progress import overall
-from abalone.timetable import spoken
+from abalone.progress import overall, spoken
 from abalone.training.checkpoint import restore_training_state, training_state
 from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first

@@ -18,8 +18,7 @@ from abalone.encoder.feed import CPU_TOKEN_BUDGET, FROZEN, Feed, FeedRows, Froze
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.losses import loss_spec
-from abalone.progress import as_parts_of, overall
-from abalone.timetable import Timetable, spoken
+from abalone.progress import Timetable, as_parts_of, overall, spoken
 from abalone.training.costs import READ, Costs, measure_slowness
 from abalone.training.engine import parameter_groups, validation_of
 from abalone.training.folds import Fold
@@ -205,10 +204,10 @@ def _measure(
     count = min(BATCHES, int(len(lengths) * SAMPLED * max(1, TRAINING * epochs)))
     if count:
         chosen = [lengths[(2 * i + 1) * len(lengths) // (2 * count)] for i in range(count)]  # of all lengths
-        embed(encoder, FeedRows(feed, chosen[0][:4]), device, half=half)  # the first time is not typical
+        embed(encoder, FeedRows(feed, chosen[0][:4]), device, precision=half)  # the first time is not typical
         for rows in chosen:
             before = clock()
-            embed(encoder, FeedRows(feed, rows), device, half=half)
+            embed(encoder, FeedRows(feed, rows), device, precision=half)
             timetable.measure(READ, encoder.depth * int(feed.lengths[rows].sum()), clock() - before)
     batches = shuffled_batches(len(feed), config.batch_size, seed=config.seed, epoch=0)
     count = min(BATCHES, int(epochs * len(batches) * SAMPLED) - 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,17 +12,19 @@ from torch import Tensor, nn
 
 from abalone.config import Config
 from abalone.encoder.fast.graph import Aside
-from abalone.encoder.fast.optimizer import MatrixUpdate
+from abalone.encoder.fast.weights import RowGradients
 from abalone.encoder.feed import Batch
 from abalone.encoder.heads import LabelAttention, ProjectionHead, Prototypes
 from abalone.encoder.momentum import MomentumEncoder
 from abalone.encoder.packed import Packed
 from abalone.encoder.queue import MemoryQueue
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.encoder.weights import HalfWeights, RowGradients, is_packable
 from abalone.losses import loss_spec, make_loss
 from abalone.losses.pairs import DENSE_ENTRIES
 from abalone.ranks import ALONE, Ranks
+
+if TYPE_CHECKING:
+    from abalone.encoder.fast.optimizer import MatrixUpdate
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 
@@ -123,46 +126,48 @@ class Objective(nn.Module):
 
     def after_backward(self) -> None:
         """Gradients that came in half precision go to the parameters, where they add up in full."""
-        if self.encoder.halves is not None:
-            self.encoder.halves.hand_over_gradients(matrices=not self._updates_matrices)
+        if self.encoder.copies is not None:
+            self.encoder.copies.hand_over_gradients(matrices=not self._updates_matrices)
 
     def after_step(self) -> None:
         """The weights have moved: the slow encoder follows, and what is kept in half precision."""
         if self.slow is not None and self.projection is not None:
-            halves = self.encoder.halves if self._updates_matrices else None
-            done = [] if halves is None else [half.parameter for half in halves.matrices]
-            if halves is not None and halves.row_gradients is not None:
-                done += halves.tables
+            copies = self.encoder.copies if self._updates_matrices else None
+            done = [] if copies is None else [matrix.parameter for matrix in copies.matrices]
+            if copies is not None and copies.row_gradients is not None:
+                done += copies.tables
             self.slow.update(_Projected(self.encoder, self.projection), done=done)
         self.refresh_half_weights(matrices=not self._updates_matrices)
 
-    def take_matrix_update(self, adamw: torch.optim.AdamW) -> MatrixUpdate | None:
+    def take_matrix_update(self, adamw: torch.optim.AdamW) -> "MatrixUpdate | None":
         """What moves the encoder's matrices, with their copies and the slow encoder's, in the place of `adamw`.
 
         Word and position vectors too, where their rows begin at round places; they are given a place for gradients.
         None where weights are not kept in half precision, Triton is missing, or rows begin at odd places.
         """
-        fast = self.encoder.halves
+        fast = self.encoder.copies
         if fast is None or find_spec("triton") is None or self.encoder.hidden_size % 8:
             return None
+        from abalone.encoder.fast.optimizer import MatrixUpdate  # which needs Triton
+
         self._updates_matrices = True
         trained = all(parameter.requires_grad for parameter in self.encoder.model.parameters())
         if trained and fast.tables and self.encoder.hidden_size % 16 == 0:
             fast.row_gradients = RowGradients.of(fast.tables)
-        slow = None if self.slow is None else next(_text_encoders(self.slow)).halves
+        slow = None if self.slow is None else next(_text_encoders(self.slow)).copies
         return MatrixUpdate(adamw, fast, slow, 0.0 if self.slow is None else self.slow.momentum)
 
     def keep_half_weights(self, dtype: torch.dtype | None) -> None:
         """Keep the encoders' weights in this precision too, ready for many steps; None ends it."""
         self._updates_matrices = False
         for encoder in _text_encoders(self):
-            encoder.halves = None if dtype is None else HalfWeights(encoder.model, dtype)
+            encoder.keep_copies(dtype)
 
     def refresh_half_weights(self, *, matrices: bool = True) -> None:
         """Where weights are kept in half precision too, make them the same again."""
         for encoder in _text_encoders(self):
-            if encoder.halves is not None:
-                encoder.halves.refresh(matrices=matrices)
+            if encoder.copies is not None:
+                encoder.copies.refresh(matrices=matrices)
 
     def repeats_itself(self, documents: int) -> bool:
         """Whether further batches of so many documents all mean the same work, with no value asked back."""
@@ -170,7 +175,7 @@ class Objective(nn.Module):
             return False
         of_known_size = self.spec.takes != "label_embeddings"  # which finds pairs of documents and labels
         rows = max(documents, 0 if self.queue is None else self.queue.size)
-        return of_known_size and rows * self.num_labels <= DENSE_ENTRIES and is_packable(self.encoder.model)
+        return of_known_size and rows * self.num_labels <= DENSE_ENTRIES and self.encoder.packable
 
     def lasting_state(self) -> dict[str, Tensor]:
         """What a finished model is made from: everything but the queue and the slow encoder."""
@@ -187,7 +192,7 @@ class Objective(nn.Module):
 def _text_encoders(module: nn.Module) -> Iterator[TextEncoder]:
     """Those within whose weights can be kept in half precision."""
     for part in module.modules():
-        if isinstance(part, TextEncoder) and is_packable(part.model):
+        if isinstance(part, TextEncoder) and part.packable:
             yield part
 
 

@@ -21,10 +21,11 @@ from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
-from abalone.encoder.text_encoder import TextEncoder, load_encoder, split_layers, window
+from abalone.encoder.load import load_encoder, window
+from abalone.encoder.text_encoder import TextEncoder, split_layers
 from abalone.errors import as_input_error
-from abalone.evaluation.blocks import Scores
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.locks import alone_in
 from abalone.inference.card import LEFT_OUT
@@ -235,13 +236,13 @@ def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str)
     """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
     # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
     half = reading_precision(run.config.precision)
-    return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
+    return embed(trained.encoder, documents, run.accelerator.device, description, precision=half, ranks=run.ranks)
 
 
 def _neighbours(run: TrainingRun, corpus: Corpus, embeddings: np.ndarray) -> NearestNeighbours:
     """Remember the training documents, which are the first of the embeddings [n, h]."""
     labels = corpus.train.labels
-    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
+    return NearestNeighbours(fp16=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
 
 
 def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:

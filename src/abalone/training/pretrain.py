@@ -62,7 +62,7 @@ def linear_evaluation(encoder: TextEncoder, run: TrainingRun, validation: Feed) 
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
     device, half = run.accelerator.device, reading_precision(run.config.precision)
     features, val_features = (
-        embed(encoder, feed, device, half=half, ranks=run.ranks, work=PROBE) for feed in (run.train, validation)
+        embed(encoder, feed, device, precision=half, ranks=run.ranks, work=PROBE) for feed in (run.train, validation)
     )
     probe = LinearProbe(seed=run.config.seed, device=device)
     probe.fit(features, run.train.labels, val_features, validation.labels)

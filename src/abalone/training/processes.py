@@ -12,7 +12,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from abalone.config import Precision
 from abalone.device import choose_device, cpu_is_faster_in_bf16
-from abalone.extras import install_hint
+from abalone.errors import install_hint
 from abalone.launch import launched
 from abalone.ranks import ALONE, Ranks, leave
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from abalone.launch import is_main
-from abalone.timetable import Timetable, spoken
+from abalone.progress import Timetable, spoken
 
 log = logging.getLogger(__name__)
 

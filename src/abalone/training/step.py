@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,9 +10,11 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.encoder.fast.graph import Captured
-from abalone.encoder.fast.optimizer import MatrixUpdate
 from abalone.encoder.feed import Batch
 from abalone.training.objectives import Objective
+
+if TYPE_CHECKING:
+    from abalone.encoder.fast.optimizer import MatrixUpdate
 
 AHEAD = 8  # steps that may wait for the GPU
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -9,11 +9,11 @@ import numpy as np
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import SeenTexts
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import Scores, stacked
+from abalone.evaluation import matrices
+from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.platt import Link
-from abalone.evaluation.term_counts import TermCounts
+from abalone.evaluation.matrices import Scores, stacked
+from abalone.evaluation.tfidf import TermCounts
 from abalone.inference.predictor import Predictor
 from abalone.progress import overall
 from abalone.training.decide import Decided, HeldOut, decide
@@ -45,7 +45,7 @@ class Words:
         overall().done(FITTED, len(rows))
         return expert
 
-    def link(self, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> Link:
+    def link(self, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> PlattScaling:
         """Fit the one link to what each expert says of the documents held out from it.
 
         An expert that was fitted to all documents takes it too: fitted to documents that the expert knows, it would
@@ -53,7 +53,7 @@ class Words:
         """
         labels = self.documents.labels
         pairs = sum(len(fold.held_out) for fold in folds) * labels.shape[1]
-        step = math.ceil(pairs / blocks.AT_ONCE)
+        step = math.ceil(pairs / matrices.AT_ONCE)
         said = []
         for expert, fold in zip(experts, folds, strict=True):
             rows, varied = fold.held_out[::step], ~expert.constant
@@ -61,15 +61,17 @@ class Words:
             positive = labels[rows].toarray()[:, varied] == 1
             log_odds = np.broadcast_to(expert.log_odds[varied], decisions.shape)
             said.append([each.ravel() for each in (decisions, positive, log_odds)])
-        return Link.fitted(*(np.concatenate(part)[:, None] for part in zip(*said, strict=True)))
+        return PlattScaling.fitted(*(np.concatenate(part)[:, None] for part in zip(*said, strict=True)))
 
     def logits(self, expert: LexicalModel, rows: np.ndarray) -> Scores:
         """What an expert says of some of the documents, [n, L]."""
         return expert.logits_of(self._counts, rows)
 
 
-def cross_fit_words(words: Words, experts: Sequence[LexicalModel], folds: Sequence[Fold]) -> tuple[Scores, Link]:
-    """Return what experts of folds say of the documents held out from them, in the order of folds, and their link."""
+def cross_fit_words(
+    words: Words, experts: Sequence[LexicalModel], folds: Sequence[Fold]
+) -> tuple[Scores, PlattScaling]:
+    """Return what experts of folds say of their held-out documents, in the order of folds, and their Platt scaling."""
     link = words.link(experts, folds)
     for expert in experts:
         expert.link = link

@@ -12,13 +12,14 @@ if not ON_GPU:
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 
-from transformers import AutoModel, MPNetConfig  # noqa: E402
+from transformers import AutoModel, DistilBertConfig, MPNetConfig  # noqa: E402
 
-from abalone.encoder import layers  # noqa: E402
+from abalone.encoder.architectures import adapter as packed_adapter  # noqa: E402
+from abalone.encoder.architectures import adapter_of  # noqa: E402
 from abalone.encoder.fast import attention, attention_kernels  # noqa: E402 - the interpreter is chosen before
 from abalone.encoder.fast.attention_kernels import Tiles, packed_attention  # noqa: E402
+from abalone.encoder.fast.weights import LowPrecisionWeights  # noqa: E402
 from abalone.encoder.packed import Packed  # noqa: E402
-from abalone.encoder.weights import HalfWeights  # noqa: E402
 
 DEVICE = "cuda" if ON_GPU else "cpu"
 DTYPE, NEAR = (torch.float16, 3e-3) if ON_GPU else (torch.float32, 1e-5)
@@ -176,27 +177,36 @@ def test_pieces_heads_and_seeds_drop_different_values() -> None:
     assert torch.equal(one, torch.stack(_kept(starts, 64, _seed(1), 0.5)).flatten(0, 1) > 0)
 
 
-def test_mpnet_as_a_whole_is_the_same_through_these_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (MPNetConfig, "encoder.relative_attention_bias.weight"),
+        (DistilBertConfig, "transformer.layer.0.sa_layer_norm.weight"),
+    ],
+)
+def test_a_whole_model_is_the_same_through_these_kernels(config, name, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    small = {"vocab_size": 40, "hidden_size": HEADS * D, "intermediate_size": 64, "relative_attention_num_buckets": 32}
-    model = AutoModel.from_config(MPNetConfig(**small, num_hidden_layers=2, num_attention_heads=HEADS)).eval()
-    table = model.to(DEVICE).encoder.relative_attention_bias.weight
-    table.data *= 30  # or it would hardly count
+    small = {"vocab_size": 40, "hidden_size": HEADS * D, "intermediate_size": 64, "hidden_dim": 64}
+    settings = {"num_hidden_layers": 2, "num_attention_heads": HEADS, "relative_attention_num_buckets": 32}
+    model = AutoModel.from_config(config(**small, **settings)).eval()
+    parameter = model.to(DEVICE).get_parameter(name)
+    if config is MPNetConfig:
+        parameter.data *= 30  # or it would hardly count
     lengths = (37, 1, 70)
     starts = torch.tensor([0, *lengths]).cumsum(0).int().to(DEVICE)
     tokens = torch.randint(3, 40, (sum(lengths),), device=DEVICE)
     grad = torch.randn(sum(lengths), HEADS * D, device=DEVICE)
-    found = []
+    adapter, found = adapter_of(model), []
     for ours in (True, False):
-        for module in (attention, layers):
+        for module in (attention, packed_adapter):
             monkeypatch.setattr(module, "has_packed_kernels", lambda *_, ours=ours: ours)
-        halves = HalfWeights(model, torch.float16)  # the interpreter's bf16 rounds in its own way
-        table.grad = None
+        copies = LowPrecisionWeights(adapter, torch.float16)  # the interpreter's bf16 rounds in its own way
+        parameter.grad = None
         with torch.autocast(DEVICE, torch.float16):
-            states = layers.packed_states(model, Packed(tokens, starts, 70, len(lengths)), halves=halves)
+            states = packed_adapter.packed_states(adapter, Packed(tokens, starts, 70, len(lengths)), copies=copies)
         states.backward(grad)
-        assert table.grad is not None
-        found.append((states.detach(), table.grad, halves.gradients))
+        assert parameter.grad is not None
+        found.append((states.detach(), parameter.grad, copies.gradients))
     for one, other in zip(*found, strict=True):
         assert _distance(one, other.cpu().double()) < 1e-2
 

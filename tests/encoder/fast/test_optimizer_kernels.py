@@ -12,18 +12,19 @@ if DEVICE.type == "cpu":
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
+from abalone.encoder.architectures import adapter_of  # noqa: E402
 from abalone.encoder.fast.optimizer import MatrixUpdate  # noqa: E402
-from abalone.encoder.weights import HalfWeights, RowGradients  # noqa: E402 - not without Triton
+from abalone.encoder.fast.weights import LowPrecisionWeights, RowGradients  # noqa: E402 - not without Triton
 
 RATE, DECAY, MOMENTUM = 3e-2, 0.1, 0.75
 TINY = {"vocab_size": 9, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80}
 TINY["max_position_embeddings"] = 6
 
 
-def is_copy(half):
-    nearest = half.parameter.detach().bfloat16()
+def is_copy(matrix):
+    nearest = matrix.parameter.detach().bfloat16()
     # The interpreter rounds towards zero.
-    torch.testing.assert_close(half.copy, nearest, rtol=0 if DEVICE.type == "cuda" else 8e-3, atol=0)
+    torch.testing.assert_close(matrix.copy, nearest, rtol=0 if DEVICE.type == "cuda" else 8e-3, atol=0)
 
 
 class Both:
@@ -35,32 +36,32 @@ class Both:
         for layer in model.encoder.layer[:frozen]:
             layer.requires_grad_(False)
         self.plain, self.model = copy.deepcopy(model), model
-        self.halves = HalfWeights(model, torch.bfloat16)
-        self.matrices = [half for half in self.halves.matrices if half.parameter.requires_grad]
-        self.tables = self.halves.tables if tables else []
+        self.copies = LowPrecisionWeights(adapter_of(model), torch.bfloat16)
+        self.matrices = [matrix for matrix in self.copies.matrices if matrix.parameter.requires_grad]
+        self.tables = self.copies.tables if tables else []
         if tables:
-            self.halves.row_gradients = RowGradients.of(self.tables)
-        mine = [*(half.parameter for half in self.matrices), *self.tables]
+            self.copies.row_gradients = RowGradients.of(self.tables)
+        mine = [*(matrix.parameter for matrix in self.matrices), *self.tables]
         self.adamw = torch.optim.AdamW(mine, RATE, weight_decay=DECAY)
         self.adamw.param_groups[0]["lr"] = torch.tensor(RATE, device=DEVICE)
         names = {parameter: name for name, parameter in model.named_parameters()}
         self.moved = [self.plain.get_parameter(names[parameter]) for parameter in mine]
         self.reference = torch.optim.AdamW(self.moved, RATE, weight_decay=DECAY)
         self.slow = copy.deepcopy(model).requires_grad_(False) if slow else None
-        self.slow_halves = HalfWeights(self.slow, torch.bfloat16) if slow else None
+        self.slow_copies = LowPrecisionWeights(adapter_of(self.slow), torch.bfloat16) if slow else None
         self.expected_slow = [parameter.detach().clone() for parameter in self.moved]
         self.make()
 
     def make(self):
-        self.update = MatrixUpdate(self.adamw, self.halves, self.slow_halves, MOMENTUM)
+        self.update = MatrixUpdate(self.adamw, self.copies, self.slow_copies, MOMENTUM)
 
     def step(self, divisor=1.0):
-        for half, parameter in zip(self.matrices, self.moved[: len(self.matrices)], strict=True):
-            half.gradient.copy_(torch.randn(half.gradient.shape))
-            parameter.grad = half.gradient.float() / divisor
+        for matrix, parameter in zip(self.matrices, self.moved[: len(self.matrices)], strict=True):
+            matrix.gradient.copy_(torch.randn(matrix.gradient.shape))
+            parameter.grad = matrix.gradient.float() / divisor
         if self.tables:
             self.fill_rows()
-            gradients = self.halves.row_gradients.sums.split([len(table) for table in self.tables])
+            gradients = self.copies.row_gradients.sums.split([len(table) for table in self.tables])
             for parameter, gradient in zip(self.moved[-len(self.tables) :], gradients, strict=True):
                 parameter.grad = gradient / divisor
         self.update(torch.tensor(divisor, device=DEVICE))
@@ -70,7 +71,7 @@ class Both:
 
     def fill_rows(self):
         """What a backward pass does: a gradient in some rows, and a mark on these."""
-        sums, touched = self.halves.row_gradients
+        sums, touched = self.copies.row_gradients
         rows = torch.rand(len(sums), device=DEVICE) < 0.4
         sums[rows] = torch.randn(int(rows.sum()), sums.shape[1], device=DEVICE)
         touched[rows] = 1
@@ -80,20 +81,20 @@ class Both:
             torch.testing.assert_close(mine, parameter, rtol=1e-5, atol=1e-6)
         if self.tables:
             self.check_rows_are_clean()
-            if self.slow_halves is not None:
-                for mine, slow in zip(self.slow_halves.tables, self.expected_slow[-len(self.tables) :], strict=True):
+            if self.slow_copies is not None:
+                for mine, slow in zip(self.slow_copies.tables, self.expected_slow[-len(self.tables) :], strict=True):
                     torch.testing.assert_close(mine, slow, rtol=1e-5, atol=1e-6)
-        for half, parameter in zip(self.matrices, self.moved[: len(self.matrices)], strict=True):
-            torch.testing.assert_close(half.parameter, parameter, rtol=1e-5, atol=1e-6)
-            is_copy(half)
-        if self.slow_halves is not None:
-            followers = self.slow_halves.matrices[-len(self.matrices) :]
-            for half, slow in zip(followers, self.expected_slow[: len(followers)], strict=True):
-                torch.testing.assert_close(half.parameter, slow, rtol=1e-5, atol=1e-6)
-                is_copy(half)
+        for matrix, parameter in zip(self.matrices, self.moved[: len(self.matrices)], strict=True):
+            torch.testing.assert_close(matrix.parameter, parameter, rtol=1e-5, atol=1e-6)
+            is_copy(matrix)
+        if self.slow_copies is not None:
+            followers = self.slow_copies.matrices[-len(self.matrices) :]
+            for matrix, slow in zip(followers, self.expected_slow[: len(followers)], strict=True):
+                torch.testing.assert_close(matrix.parameter, slow, rtol=1e-5, atol=1e-6)
+                is_copy(matrix)
 
     def check_rows_are_clean(self):
-        sums, touched = self.halves.row_gradients
+        sums, touched = self.copies.row_gradients
         assert not sums.any()
         assert not touched.any()
 
@@ -119,16 +120,16 @@ def test_tables_of_which_some_rows_have_a_gradient(slow):
 
 @pytest.mark.parametrize("divisor", [float("nan"), float("inf")])
 @pytest.mark.parametrize("tables", [True, False])
-def test_nothing_moves_where_the_gradient_is_no_number(divisor, tables):
+def test_nothing_moves_where_the_gradient_is_nan_or_infinite(divisor, tables):
     both = Both(tables=tables)
     both.step()
-    moving = [tensor for half in both.matrices for tensor in (half.parameter, half.copy)] + both.tables
+    moving = [tensor for matrix in both.matrices for tensor in (matrix.parameter, matrix.copy)] + both.tables
     before = [tensor.clone() for tensor in moving]
-    for half in both.matrices:
-        half.gradient.fill_(1.0)
+    for matrix in both.matrices:
+        matrix.gradient.fill_(1.0)
     if tables:
         both.fill_rows()
-        both.halves.row_gradients.sums[3], both.halves.row_gradients.touched[3] = divisor, 1
+        both.copies.row_gradients.sums[3], both.copies.row_gradients.touched[3] = divisor, 1
     both.update(torch.tensor(divisor, device=DEVICE))
     after = moving
     if tables:
@@ -152,12 +153,12 @@ def test_it_goes_on_from_moments_that_were_brought_back():
 def test_norm_of_all_gradients():
     both = Both()
     both.step()
-    expected = torch.stack([half.gradient.float().norm() for half in both.matrices]).norm()
+    expected = torch.stack([matrix.gradient.float().norm() for matrix in both.matrices]).norm()
     torch.testing.assert_close(both.update.norm(), expected, rtol=1e-4, atol=0)
     both = Both(tables=True)
     both.step()
     both.fill_rows()
-    halves = [half.gradient.float().norm() for half in both.matrices]
-    expected = torch.stack([*halves, 100 * both.halves.row_gradients.sums.norm()]).norm()
-    both.halves.row_gradients.sums.mul_(100)
+    copies = [matrix.gradient.float().norm() for matrix in both.matrices]
+    expected = torch.stack([*copies, 100 * both.copies.row_gradients.sums.norm()]).norm()
+    both.copies.row_gradients.sums.mul_(100)
     torch.testing.assert_close(both.update.norm(), expected, rtol=1e-4, atol=0)

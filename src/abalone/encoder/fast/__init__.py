@@ -1,1 +1,1 @@
-"""The fast path: attention, element-wise kernels, the optimiser and CUDA graphs."""
+"""The fast path: low-precision weights, attention, element-wise kernels, the optimiser and CUDA graphs."""

@@ -36,14 +36,14 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _key(seed_ptr, HEADS: tl.constexpr):
-    """Two random numbers for this program's piece and head, from which its dropout follows."""
+    """Draw two random numbers for this program's piece and head, from which its dropout follows."""
     a, b, _, _ = tl.randint4x(tl.load(seed_ptr), tl.program_id(2) * HEADS + tl.program_id(1))
     return a, b
 
 
 @triton.jit
 def _kept(a, b, first_query, queries, first_key, keys, DROPPED: tl.constexpr):
-    """256 / (256 − DROPPED) where a value of the softmax is kept and 0 where it is dropped.
+    """Return 256 / (256 − DROPPED) where a value of the softmax is kept and 0 where it is dropped.
 
     Places are `first + arange`, of which one is a row and the other a column. Four values share a random word: those
     of two queries and two keys, each pair eight apart. A thread holds all four in the tensor cores' layout, of the
@@ -64,21 +64,21 @@ def _kept(a, b, first_query, queries, first_key, keys, DROPPED: tl.constexpr):
 
 @triton.jit
 def _places(head, first_query, queries, first_key, keys, room):
-    """Where the biases of these queries and keys stand in [heads, room, room], which no tile reaches out of."""
+    """Return the places of these queries' and keys' biases in [heads, room, room]; no tile reaches beyond it."""
     first = tl.multiple_of((head * room + first_query) * room + first_key, 16)  # as all of them are
     return first + (queries * tl.multiple_of(room, 64) + keys)
 
 
 @triton.jit
 def _forward(
-    qkv_ptr, starts_ptr, seed_ptr, positions_ptr, out_ptr, sums_ptr,
+    qkv_ptr, cu_seqlens_ptr, seed_ptr, positions_ptr, out_ptr, sums_ptr,
     token_count, room,
     HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
     OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
-    start = tl.load(starts_ptr + piece)
-    length = tl.load(starts_ptr + piece + 1) - start
+    start = tl.load(cu_seqlens_ptr + piece)
+    length = tl.load(cu_seqlens_ptr + piece + 1) - start
     if first >= length:
         return
     h: tl.constexpr = HEADS * D
@@ -117,15 +117,15 @@ def _forward(
 
 @triton.jit
 def _backward_queries(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, positions_ptr,
+    grad_ptr, qkv_ptr, cu_seqlens_ptr, seed_ptr, positions_ptr,
     out_ptr, sums_ptr, qkv_grad_ptr, shares_ptr, positions_grad_ptr,
     token_count, room,
     HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
     OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
-    start = tl.load(starts_ptr + piece)
-    length = tl.load(starts_ptr + piece + 1) - start
+    start = tl.load(cu_seqlens_ptr + piece)
+    length = tl.load(cu_seqlens_ptr + piece + 1) - start
     h: tl.constexpr = HEADS * D
     own, others, columns = tl.arange(0, OWN), tl.arange(0, OTHERS), tl.arange(0, D)
     shares_ptr += (piece * tl.num_programs(0) + tl.program_id(0)) * 3 * h + head * D + columns
@@ -172,14 +172,14 @@ def _backward_queries(
 
 @triton.jit
 def _backward_keys(
-    grad_ptr, qkv_ptr, starts_ptr, seed_ptr, positions_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
+    grad_ptr, qkv_ptr, cu_seqlens_ptr, seed_ptr, positions_ptr, sums_ptr, qkv_grad_ptr, shares_ptr,
     token_count, room,
     HEADS: tl.constexpr, D: tl.constexpr, DROPPED: tl.constexpr, BIASED: tl.constexpr,
     OWN: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     first, head, piece = tl.program_id(0) * OWN, tl.program_id(1), tl.program_id(2)
-    start = tl.load(starts_ptr + piece)
-    length = tl.load(starts_ptr + piece + 1) - start
+    start = tl.load(cu_seqlens_ptr + piece)
+    length = tl.load(cu_seqlens_ptr + piece + 1) - start
     h: tl.constexpr = HEADS * D
     own, others, columns = tl.arange(0, OWN), tl.arange(0, OTHERS), tl.arange(0, D)
     shares_ptr += (piece * tl.num_programs(0) + tl.program_id(0)) * 3 * h + head * D + columns
@@ -236,7 +236,7 @@ class _PackedAttention(torch.autograd.Function):
         qkv: Tensor,
         bias: Tensor,
         positions: Tensor | None,
-        starts: Tensor,
+        cu_seqlens: Tensor,
         longest: int,
         seed: Tensor,
         dropped: int,
@@ -246,22 +246,22 @@ class _PackedAttention(torch.autograd.Function):
         # Of each token: log₂ of the softmax's denominator, and room for grad · out, which the first kernel of the
         # backward pass finds for the second; then nothing.
         sums = torch.empty(heads, tokens, 4, dtype=torch.float32, device=qkv.device)
-        launch = _Launch(qkv, starts, longest, dropped, room=None if positions is None else positions.shape[1])
-        launch(_forward, FORWARD, qkv, starts, seed, positions, out, sums)
-        ctx.save_for_backward(qkv, positions, starts, seed, out, sums)
+        launch = _Launch(qkv, cu_seqlens, longest, dropped, room=None if positions is None else positions.shape[1])
+        launch(_forward, FORWARD, qkv, cu_seqlens, seed, positions, out, sums)
+        ctx.save_for_backward(qkv, positions, cu_seqlens, seed, out, sums)
         ctx.launch, ctx.precision = launch, bias.dtype
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, positions, starts, seed, out, sums = ctx.saved_tensors
+        qkv, positions, cu_seqlens, seed, out, sums = ctx.saved_tensors
         grad, qkv_grad = grad.contiguous(), torch.empty_like(qkv)
         blocks = max(triton.cdiv(ctx.launch.longest, tiles.own) for tiles in (QUERIES, KEYS))
         shares = torch.zeros if QUERIES.own != KEYS.own else torch.empty  # the coarser leaves some of them out
-        of_bias = shares(blocks * (len(starts) - 1), 3, *qkv.shape[2:], dtype=torch.float32, device=qkv.device)
+        of_bias = shares(blocks * (len(cu_seqlens) - 1), 3, *qkv.shape[2:], dtype=torch.float32, device=qkv.device)
         of_positions = None if positions is None else torch.zeros_like(positions)
-        inputs = (grad, qkv, starts, seed, positions)
+        inputs = (grad, qkv, cu_seqlens, seed, positions)
         ctx.launch(_backward_queries, QUERIES, *inputs, out, sums, qkv_grad, of_bias, of_positions)
         ctx.launch(_backward_keys, KEYS, *inputs, sums, qkv_grad, of_bias)
         return qkv_grad, added_up(of_bias).flatten().to(ctx.precision), of_positions, None, None, None, None
@@ -270,9 +270,9 @@ class _PackedAttention(torch.autograd.Function):
 class _Launch:
     """One program for each block of rows, head and piece; those beyond a piece's end return at once."""
 
-    def __init__(self, qkv: Tensor, starts: Tensor, longest: int, dropped: int, *, room: int | None) -> None:
+    def __init__(self, qkv: Tensor, cu_seqlens: Tensor, longest: int, dropped: int, *, room: int | None) -> None:
         self.tokens, _, self.heads, self.d = qkv.shape
-        self.pieces, self.longest, self.dropped, self.room = len(starts) - 1, longest, dropped, room
+        self.pieces, self.longest, self.dropped, self.room = len(cu_seqlens) - 1, longest, dropped, room
 
     def __call__(self, kernel: Any, tiles: Tiles, *tensors: Tensor | None) -> None:
         own, others, warps, stages = tiles
@@ -286,23 +286,23 @@ class _Launch:
 def packed_attention(
     qkv: Tensor,
     bias: Tensor,
-    starts: Tensor,
+    cu_seqlens: Tensor,
     longest: int,
     seed: Tensor,
     dropout: float = 0.0,
     positions: Tensor | None = None,
 ) -> Tensor:
-    """dropout(softmax(q·kᵀ/√d + positions))·v within each piece.
+    """Compute dropout(softmax(q·kᵀ/√d + positions))·v within each piece.
 
     Nothing is read back from the device, so that a CUDA graph can hold it.
 
     Args:
-        qkv: [N, 3, heads, d], contiguous, in half precision; d is 32 or 64.
+        qkv: [N, 3, heads, d], contiguous, in low precision; d is 32 or 64.
         bias: [3 · heads · d], which `qkv` has in it, added without a gradient. It gets that here: the kernels have
             the rows in their registers that a sum of its own would have to read again.
-        starts: [pieces + 1], int32, from 0 to N; pieces may be empty.
+        cu_seqlens: [pieces + 1], int32, from 0 to N; pieces may be empty.
         longest: no piece has more tokens.
-        seed: one whole number on the device, from which the dropout follows.
+        seed: one integer on the device, from which the dropout follows.
         dropout: share of the softmax that is dropped, rounded to 256ths; what is kept grows to match.
         positions: [heads, R, R], what is added to the score of a query and a key by their places; R is a multiple of
             64 from `longest` on, and what lies beyond a piece's end is any number.
@@ -313,6 +313,6 @@ def packed_attention(
     dropped = min(round(256 * dropout), 255)
     positions = None if positions is None else positions.float().contiguous()
     result: Tensor = _PackedAttention.apply(  # type: ignore[no-untyped-call]
-        qkv, bias, positions, starts, longest, seed, dropped
+        qkv, bias, positions, cu_seqlens, longest, seed, dropped
     )
     return result

@@ -1,17 +1,21 @@
-"""The element-wise work between a layer's products, as few passes over memory: Triton kernels for NVIDIA GPUs.
+"""The element-wise work around a layer's products, as few passes over memory: Triton kernels for NVIDIA GPUs.
 
-Residual, bias, dropout and norm are one kernel, bias and GELU another. Their backward passes draw the same random
+Residual, bias, dropout and norm are one kernel, bias and GELU another, the gradients of word and position vectors a
+third. Their backward passes draw the same random
 numbers again instead of storing masks, and sum the gradients of biases and norms on the way, so that nothing is
-read twice. Values between products are rounded to half precision only where a product reads them.
+read twice. Values between products are rounded to low precision only where a product reads them.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from abalone.encoder.fast.weights import RowGradients
 
 # Sizes that were fastest on an H200 at 7,000 × 768: rows and warps of a program, and programs of a backward pass,
 # each of which sums gradients over its share of the rows.
@@ -21,7 +25,7 @@ NORM_PROGRAMS, GELU_PROGRAMS = 528, 1056
 
 @triton.jit
 def _kept(seed_ptr, rows, dropout, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """[TILE, BLOCK]: 1 / (1 − dropout) where a value is kept and 0 where it is dropped.
+    """Return 1 / (1 − dropout) where a value is kept and 0 where it is dropped, [TILE, BLOCK].
 
     Four numbers come from one turn of the generator, which otherwise costs as much as the memory does.
     """
@@ -35,7 +39,7 @@ def _kept(seed_ptr, rows, dropout, BLOCK: tl.constexpr, TILE: tl.constexpr):
 @triton.jit
 def _add_norm_forward(
     mixed_ptr, bias_ptr, states_ptr, weight_ptr, norm_bias_ptr, seed_ptr,
-    whole_ptr, half_ptr, mean_ptr, scale_ptr,
+    full_ptr, low_ptr, mean_ptr, scale_ptr,
     row_count, width, eps, dropout,
     DROP: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
@@ -53,18 +57,18 @@ def _add_norm_forward(
     scale = 1 / tl.sqrt(tl.sum(centred * centred, 1) / width + eps)
     weight = tl.load(weight_ptr + columns, there, 0.0)[None, :]
     out = centred * scale[:, None] * weight + tl.load(norm_bias_ptr + columns, there, 0.0)[None, :]
-    tl.store(whole_ptr + place, out, inside)
-    tl.store(half_ptr + place, out, inside)
+    tl.store(full_ptr + place, out, inside)
+    tl.store(low_ptr + place, out, inside)
     tl.store(mean_ptr + rows, mean, rows < row_count)
     tl.store(scale_ptr + rows, scale, rows < row_count)
 
 
 @triton.jit
 def _add_norm_backward(
-    whole_grad_ptr, half_grad_ptr, mixed_ptr, bias_ptr, states_ptr, weight_ptr, seed_ptr, mean_ptr, scale_ptr,
+    full_grad_ptr, low_grad_ptr, mixed_ptr, bias_ptr, states_ptr, weight_ptr, seed_ptr, mean_ptr, scale_ptr,
     mixed_grad_ptr, states_grad_ptr, sums_ptr,
     row_count, width, dropout,
-    WHOLE: tl.constexpr, HALF: tl.constexpr, DROP: tl.constexpr,
+    FULL: tl.constexpr, LOW: tl.constexpr, DROP: tl.constexpr,
     TURNS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
@@ -79,10 +83,10 @@ def _add_norm_backward(
         inside = (rows[:, None] < row_count) & there[None, :]
         place = rows[:, None] * width + columns[None, :]
         grad = tl.zeros((TILE, BLOCK), tl.float32)
-        if WHOLE:
-            grad += tl.load(whole_grad_ptr + place, inside, 0.0)
-        if HALF:
-            grad += tl.load(half_grad_ptr + place, inside, 0.0).to(tl.float32)
+        if FULL:
+            grad += tl.load(full_grad_ptr + place, inside, 0.0)
+        if LOW:
+            grad += tl.load(low_grad_ptr + place, inside, 0.0).to(tl.float32)
         x = tl.load(mixed_ptr + place, inside, 0.0).to(tl.float32) + bias
         kept = tl.full((TILE, BLOCK), 1.0, tl.float32)
         if DROP:
@@ -120,7 +124,7 @@ def _sum_rows(rows_ptr, out_ptr, row_count, width, BLOCK: tl.constexpr, TILE: tl
 
 
 def added_up(shares: Tensor) -> Tensor:
-    """The sum over the first of the dimensions; torch's own is slow where it is this long."""
+    """Sum over the first dimension; torch's own sum is slow where it is this long."""
     total = shares.new_empty(shares.shape[1:])
     width = total.numel()
     _sum_rows[(triton.cdiv(width, 32),)](shares, total, len(shares), width, BLOCK=32, TILE=128, num_warps=8)
@@ -134,20 +138,20 @@ class _AddNorm(torch.autograd.Function):
         seed: Tensor, eps: float, dropout: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         rows, width = mixed.shape
-        whole, half = torch.empty_like(states), torch.empty_like(mixed)
+        full, low = torch.empty_like(states), torch.empty_like(mixed)
         mean, scale = (torch.empty(rows, dtype=torch.float32, device=mixed.device) for _ in range(2))
         _add_norm_forward[(triton.cdiv(rows, ROWS),)](
-            mixed, bias, states, weight, norm_bias, seed, whole, half, mean, scale, rows, width, eps, dropout,
+            mixed, bias, states, weight, norm_bias, seed, full, low, mean, scale, rows, width, eps, dropout,
             DROP=dropout > 0, BLOCK=triton.next_power_of_2(width), TILE=ROWS, num_warps=WARPS,
         )  # fmt: skip
         ctx.save_for_backward(mixed, bias, states, weight, seed, mean, scale)
         ctx.dropout = dropout
         ctx.set_materialize_grads(False)
-        return whole, half
+        return full, low
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, whole_grad: Tensor | None, half_grad: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, full_grad: Tensor | None, low_grad: Tensor | None) -> tuple[Tensor | None, ...]:
         mixed, bias, states, weight, seed, mean, scale = ctx.saved_tensors
         rows, width = mixed.shape
         mixed_grad, states_grad = torch.empty_like(mixed), torch.empty_like(states)
@@ -155,11 +159,11 @@ class _AddNorm(torch.autograd.Function):
         sums = torch.empty(programs, 3, width, dtype=torch.float32, device=mixed.device)
         nothing = mean  # stands where a gradient is absent, and is not read
         _add_norm_backward[(programs,)](
-            nothing if whole_grad is None else whole_grad.contiguous(),
-            nothing if half_grad is None else half_grad.contiguous(),
+            nothing if full_grad is None else full_grad.contiguous(),
+            nothing if low_grad is None else low_grad.contiguous(),
             mixed, bias, states, weight, seed, mean, scale, mixed_grad, states_grad, sums,
             rows, width, ctx.dropout,
-            WHOLE=whole_grad is not None, HALF=half_grad is not None, DROP=ctx.dropout > 0,
+            FULL=full_grad is not None, LOW=low_grad is not None, DROP=ctx.dropout > 0,
             TURNS=triton.cdiv(rows, programs), BLOCK=triton.next_power_of_2(width), TILE=1, num_warps=WARPS,
         )  # fmt: skip
         of_weight, of_norm_bias, of_bias = added_up(sums)
@@ -177,16 +181,16 @@ def add_and_normalise(
     eps: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
-    """LayerNorm(dropout(mixed + bias) + states).
+    """Compute LayerNorm(dropout(mixed + bias) + states).
 
     Args:
-        mixed: [n, h], half precision, what a product gave.
+        mixed: [n, h], low precision, what a product gave.
         bias, weight, norm_bias: [h], full precision.
         states: [n, h], full precision.
-        seed: one whole number on the device, from which the dropout follows.
+        seed: one integer on the device, from which the dropout follows.
 
     Returns:
-        The same values in full and in half precision, [n, h].
+        The same values in full and in low precision, [n, h].
     """
     results: tuple[Tensor, Tensor] = _AddNorm.apply(mixed, bias, states, weight, norm_bias, seed, eps, dropout)  # type: ignore[no-untyped-call]
     return results
@@ -194,7 +198,7 @@ def add_and_normalise(
 
 @triton.jit
 def _normal(x):
-    """Density φ and distribution Φ of the normal law, to 1e-7 (Abramowitz & Stegun 7.1.26).
+    """Return density φ and distribution Φ of the normal law, to 1e-7 (Abramowitz & Stegun 7.1.26).
 
     The tail is the small number itself and not 1 less something, so nothing cancels; and one exponential serves both.
     """
@@ -266,6 +270,83 @@ class _Gelu(torch.autograd.Function):
 
 
 def gelu(x: Tensor, bias: Tensor) -> Tensor:
-    """GELU(x + bias): x [n, m] in half precision, bias [m] in full; the result as x."""
+    """Compute GELU(x + bias): x [n, m] in low precision, bias [m] in full; the result as x."""
     result: Tensor = _Gelu.apply(x, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+@triton.jit
+def _add_to_rows(
+    grad_ptr, tokens_ptr, places_ptr, sums_ptr, touched_ptr,
+    words, padding, width, BLOCK: tl.constexpr,
+):  # fmt: skip
+    token = tl.load(tokens_ptr + tl.program_id(0)).to(tl.int64)
+    place = words + tl.load(places_ptr + tl.program_id(0)).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    there = columns < width
+    grad = tl.load(grad_ptr + tl.program_id(0).to(tl.int64) * width + columns, there, 0.0)
+    counts = (token != padding).to(tl.int32)
+    # In any order: nobody reads these rows before the kernel ends.
+    tl.atomic_add(sums_ptr + token * width + columns, grad, columns < width * counts, sem="relaxed")
+    tl.atomic_add(sums_ptr + place * width + columns, grad, there, sem="relaxed")
+    tl.store(touched_ptr + token, counts)
+    tl.store(touched_ptr + place, 1)
+
+
+class _EmbeddingSum(torch.autograd.Function):
+    """Sum of embeddings whose tables have one gradient that stays from step to step.
+
+    Torch sorts the tokens and fills a new gradient as large as the table with zeros, for every batch and either table.
+    Here each token's gradient is read once and added to two rows.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, words: Tensor, positions: Tensor, kind: Tensor | None,
+        tokens: Tensor, places: Tensor, into: RowGradients, padding: int,
+    ) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(tokens, places)
+        ctx.words, ctx.into, ctx.padding = len(words), into, padding
+        states = F.embedding(tokens, words)
+        if kind is not None:
+            states += kind
+        states += F.embedding(places, positions)
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        tokens, places = ctx.saved_tensors
+        sums, touched = ctx.into
+        rows, width = grad.shape
+        _add_to_rows[(rows,)](
+            grad.contiguous(), tokens, places, sums, touched, ctx.words, ctx.padding, width,
+            BLOCK=triton.next_power_of_2(width), num_warps=WARPS,
+        )  # fmt: skip
+        # Every token has a position and the one kind, so the positions' gradients together are that of the kind.
+        of_kind = added_up(sums[ctx.words :]) if ctx.needs_input_grad[2] else None
+        return None, None, of_kind, None, None, None, None
+
+
+def embedding_sum(
+    words: Tensor,
+    positions: Tensor,
+    kind: Tensor | None,
+    tokens: Tensor,
+    places: Tensor,
+    *,
+    into: RowGradients,
+    padding: int | None,
+) -> Tensor:
+    """Compute words[tokens] + kind + positions[places], [N, h]; the tables' gradients go `into` places of their own.
+
+    Args:
+        words, positions: the tables [V, h] and [P, h], full precision.
+        kind: [h], added to all tokens, with a gradient as usual; or none.
+        tokens, places: [N], rows of either table.
+        into: all zero before the backward pass.
+        padding: a row of `words` that gets no gradient.
+    """
+    row = -1 if padding is None else padding
+    result: Tensor = _EmbeddingSum.apply(words, positions, kind, tokens, places, into, row)  # type: ignore[no-untyped-call]
     return result

@@ -1,4 +1,4 @@
-"""Work on batches as CUDA graphs: recorded once for each size of batch, then replayed without Python."""
+"""CUDA graphs of the work on a batch: recorded once for each size, then replayed without Python."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """A CUDA stream that can be recorded, which the default one cannot; nothing on other devices."""
+    """Use a CUDA stream that can be recorded, which the default one cannot; do nothing on other devices."""
     if device.type != "cuda":
         yield
         return
@@ -60,7 +60,7 @@ class Aside(Generic[Result]):
 
 @cache
 def _second_stream(device: int) -> torch.cuda.Stream:
-    """The same for all recordings: memory that one of them took on it is free for the next, and for it alone."""
+    """Return one stream for all recordings: memory that one took on it is free for the next, and for it alone."""
     return torch.cuda.Stream(device)
 
 
@@ -85,11 +85,11 @@ class Captured:
         self._pool = torch.cuda.graph_pool_handle()  # one after the other, graphs can use the same memory
 
     def fits(self, batch: Batch) -> bool:
-        """Whether the batch is one of those it was made for."""
+        """Return whether the batch has the shape that graphs are recorded for."""
         return len(batch) == self.documents and batch.documents.owner is None
 
     def __call__(self, batch: Batch) -> None:
-        """Do it with a batch that lies in pinned memory."""
+        """Call the function with a batch that lies in pinned memory."""
         device = torch.device("cuda", torch.cuda.current_device())
         if self._plain_calls < WARM_UP:
             self._plain_calls += 1
@@ -133,5 +133,5 @@ def _put(batch: Batch, place: Batch) -> None:
     """Copy a batch to where a graph looks for it; the filler keeps whatever ids were there before."""
     source, target = batch.documents, place.documents
     target.tokens[: len(source.tokens)].copy_(source.tokens, non_blocking=True)
-    target.starts[: len(source.starts)].copy_(source.starts, non_blocking=True)
+    target.cu_seqlens[: len(source.cu_seqlens)].copy_(source.cu_seqlens, non_blocking=True)
     place.labels.copy_(batch.labels, non_blocking=True)

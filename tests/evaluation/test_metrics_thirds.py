@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from abalone.data.corpus import head_share
-from abalone.evaluation.groups import label_thirds
+from abalone.evaluation.metrics import label_thirds
 
 
 def test_thirds():

@@ -3,10 +3,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from abalone import load_corpus
-from abalone.evaluation import blocks, term_counts
+from abalone.evaluation import matrices
+from abalone.evaluation import tfidf as tfidf_module
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.term_counts import TermCounts
-from abalone.evaluation.tfidf import pieces, units, words_and_pairs
+from abalone.evaluation.tfidf import TermCounts, pieces, units, words_and_pairs
 
 SAMPLE = load_corpus("arxiv-sample").train
 TEXTS = [*SAMPLE.texts[:116], "", "   ", "a b c", "😀 so good!!! 😀😀", "Größe Ελλάδα ΣΑΣ", "语词 词语"]
@@ -65,17 +65,17 @@ def test_logits_of_other_rows_are_those_of_their_texts(counts, monkeypatch):
     others = np.setdiff1d(np.arange(len(TEXTS)), ROWS)
     expected = model.scores([TEXTS[row] for row in others])
     assert np.array_equal(model.logits_of(counts, others), expected)
-    monkeypatch.setattr(blocks, "AT_ONCE", 1)
+    monkeypatch.setattr(matrices, "AT_ONCE", 1)
     computed = model.logits_of(counts, others)
-    assert isinstance(computed, blocks.Computed)
+    assert isinstance(computed, matrices.Computed)
     assert np.array_equal(computed[3:9, 2:7], expected[3:9, 2:7])
 
 
 def test_pieces_are_counted_up_to_a_size_of_all_texts_together(counts, monkeypatch):
     characters = sum(map(len, TEXTS))
-    monkeypatch.setattr(term_counts, "CHARACTERS", characters)
+    monkeypatch.setattr(tfidf_module, "CHARACTERS", characters)
     assert TermCounts.of(TEXTS).pieces.terms == counts.pieces.terms
-    monkeypatch.setattr(term_counts, "CHARACTERS", characters - 1)
+    monkeypatch.setattr(tfidf_module, "CHARACTERS", characters - 1)
     fewer = TermCounts.of(TEXTS)
     assert (fewer.words.terms, fewer.pieces.terms) == (counts.words.terms, [])
     model = LexicalModel().fit_counts(fewer, ROWS, LABELS[ROWS])  # a part is small enough, but all of it decides
@@ -87,7 +87,7 @@ def test_a_piece_of_too_many_texts_is_left_out(counts):
     tfidf, features = counts.fitted(ROWS, 2, 200_000)
     rows = counts.pieces.matrix[ROWS]
     shares = dict(zip(counts.pieces.terms, np.bincount(rows.indices, minlength=rows.shape[1]) / len(ROWS), strict=True))
-    assert max(shares[piece] for piece in tfidf.pieces) <= term_counts.TOO_COMMON < shares[" the"]
+    assert max(shares[piece] for piece in tfidf.pieces) <= tfidf_module.TOO_COMMON < shares[" the"]
     assert "the" in tfidf.terms
     assert features.shape == (len(ROWS), len(tfidf.terms) + len(tfidf.pieces))
 

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 import architectures
 import tiny
 from abalone.config import Config
-from abalone.encoder.bare import PREFIXES, BareEncoder, load_bare
+from abalone.encoder.architectures.bert import PREFIXES, BertSkeleton
 from abalone.encoder.heads import LinearHead
-from abalone.encoder.text_encoder import load_encoder
+from abalone.encoder.load import load_encoder, load_without_transformers
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
 from abalone.inference.folder import load, save
@@ -44,8 +44,8 @@ def saved(folder, kind="bert", pooling="cls"):
 def test_probabilities_are_those_of_the_model_read_with_transformers(kind, pooling, tmp_path):
     folder = saved(tmp_path, kind, pooling)
     bare, whole = load(folder, only_to_answer=True), load(folder)
-    assert isinstance(bare.encoder.model, BareEncoder)
-    assert not isinstance(whole.encoder.model, BareEncoder)
+    assert isinstance(bare.encoder.model, BertSkeleton)
+    assert not isinstance(whole.encoder.model, BertSkeleton)
     assert np.ptp(whole.probabilities(TEXTS), axis=0).max() > 0.05  # or anything would pass
     np.testing.assert_array_equal(bare.probabilities(TEXTS), whole.probabilities(TEXTS))
     assert (bare.max_length, bare.special_tokens) == (whole.max_length, whole.special_tokens)
@@ -54,7 +54,7 @@ def test_probabilities_are_those_of_the_model_read_with_transformers(kind, pooli
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert", "electra"])
 def test_other_architectures_are_read_with_transformers(kind, tmp_path):
     folder = saved(tmp_path, kind, "mean")
-    assert load_bare(folder, "mean") is None
+    assert load_without_transformers(folder, "mean") is None
     assert load(folder, only_to_answer=True).probabilities(TEXTS).shape == (len(TEXTS), 5)
 
 
@@ -63,7 +63,7 @@ def test_weights_in_half_precision_are_computed_with_in_full(tmp_path):
     weights = folder / "model.safetensors"
     save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
     bare, whole = load(folder, only_to_answer=True), load(folder)
-    assert isinstance(bare.encoder.model, BareEncoder)
+    assert isinstance(bare.encoder.model, BertSkeleton)
     np.testing.assert_array_equal(bare.probabilities(TEXTS), whole.probabilities(TEXTS))
 
 
@@ -101,7 +101,7 @@ def change(file, **values):
 def test_a_configuration_that_does_not_fit_is_left_to_transformers(values, tmp_path):
     folder = saved(tmp_path)
     change(folder / "config.json", **values)
-    assert load_bare(folder, "cls") is None
+    assert load_without_transformers(folder, "cls") is None
 
 
 def test_weights_that_are_not_all_there_get_the_usual_error(tmp_path):
@@ -117,7 +117,7 @@ def test_weights_that_are_not_all_there_get_the_usual_error(tmp_path):
 def test_a_damaged_file_is_left_to_transformers(name, tmp_path):
     folder = saved(tmp_path)
     (folder / name).write_bytes(b"{")
-    assert load_bare(folder, "cls") is None
+    assert load_without_transformers(folder, "cls") is None
 
 
 def test_a_tokenizer_with_more_tokens_than_vectors_gets_the_usual_error(tmp_path):

@@ -8,11 +8,11 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.encoder.heads import LinearHead
-from abalone.evaluation import blocks
-from abalone.evaluation.blocks import EVERY, Computed, column_blocks, held, row_blocks, stacked
+from abalone.evaluation import matrices
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.gridfits import GridFits
 from abalone.evaluation.lexical import LexicalModel
+from abalone.evaluation.matrices import EVERY, Computed, column_blocks, held, row_blocks, stacked
 from abalone.evaluation.metrics import evaluate, per_label
 from abalone.evaluation.mixing import choose_weight
 from abalone.evaluation.neighbours import NearestNeighbours
@@ -33,7 +33,7 @@ def scored():
 @pytest.fixture
 def small(monkeypatch):
     def few_at_once(pairs: int = SMALL) -> None:
-        monkeypatch.setattr(blocks, "AT_ONCE", pairs)
+        monkeypatch.setattr(matrices, "AT_ONCE", pairs)
 
     return few_at_once
 

@@ -9,19 +9,20 @@ from transformers import (
     BertConfig,
     CamembertConfig,
     DistilBertConfig,
+    ElectraConfig,
     MPNetConfig,
     RobertaConfig,
     XLMRobertaConfig,
 )
 
-import abalone.encoder.layers
-from abalone.encoder.layers import packed_states
+import abalone.encoder.architectures.adapter
+from abalone.encoder.architectures import adapter_of
+from abalone.encoder.architectures.adapter import packed_states as states_of
 from abalone.encoder.packed import Packed
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.encoder.weights import is_packable
 
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-FAMILY = [BertConfig, RobertaConfig, XLMRobertaConfig, CamembertConfig, MPNetConfig]
+FAMILY = [BertConfig, RobertaConfig, XLMRobertaConfig, CamembertConfig, MPNetConfig, DistilBertConfig]
 LENGTHS = (7, 1, 12, 4)
 
 
@@ -42,6 +43,10 @@ def make_batch(lengths=LENGTHS, longest=None, filler=None):
     return Packed(tokens, ends, longest or max(lengths), len(lengths), filled=filler is not None)
 
 
+def packed_states(model, batch, **options):
+    return states_of(adapter_of(model), batch, **options)
+
+
 def padded_states(model, batch):
     """The states as `transformers` computes them on a rectangle with a mask, [N, h]."""
     pad = torch.full((batch.pieces, batch.longest), model.config.pad_token_id)
@@ -59,7 +64,7 @@ def test_the_same_states(config, lengths):
     torch.testing.assert_close(firsts, expected[batch.firsts], atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("config", [BertConfig, MPNetConfig])
+@pytest.mark.parametrize("config", [BertConfig, MPNetConfig, DistilBertConfig])
 @pytest.mark.parametrize("firsts_only", [False, True])
 def test_the_same_gradients(config, firsts_only):
     model, batch = make_model(config, torch.float64), make_batch()
@@ -73,7 +78,7 @@ def test_the_same_gradients(config, firsts_only):
             torch.testing.assert_close(also.grad, parameter.grad, atol=1e-10, rtol=1e-8, msg=name)
 
 
-@pytest.mark.parametrize("config", [RobertaConfig, MPNetConfig])
+@pytest.mark.parametrize("config", [RobertaConfig, MPNetConfig, DistilBertConfig])
 @pytest.mark.parametrize("firsts_only", [False, True])
 def test_a_filler_and_a_loose_bound_change_nothing(config, firsts_only):
     model = make_model(config, torch.float64)
@@ -89,7 +94,7 @@ def test_a_filler_and_a_loose_bound_change_nothing(config, firsts_only):
         torch.testing.assert_close(other, one, atol=1e-12, rtol=1e-10)
 
 
-@pytest.mark.parametrize("config", [BertConfig, MPNetConfig])
+@pytest.mark.parametrize("config", [BertConfig, MPNetConfig, DistilBertConfig])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_bf16_is_as_near_as_the_padded_path_in_bf16(config, pooling):
     """The error against full precision is that of autocast over the padded model."""
@@ -105,7 +110,14 @@ def test_bf16_is_as_near_as_the_padded_path_in_bf16(config, pooling):
     assert ours < 1.5 * theirs
 
 
-def test_dropout_is_where_the_padded_path_has_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("config", "settings", "a_layer"),
+    [
+        (BertConfig, {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}, 2),
+        (DistilBertConfig, {"dropout": 0.3, "attention_dropout": 0.2}, 1),
+    ],
+)
+def test_dropout_is_where_the_padded_path_has_it(config, settings, a_layer, monkeypatch):
     dropped, attention = [], []
     dropout, attend = torch.nn.functional.dropout, torch.nn.functional.scaled_dot_product_attention
 
@@ -117,14 +129,13 @@ def test_dropout_is_where_the_padded_path_has_it(monkeypatch):
         attention.append(dropout_p)
         return attend(*args, dropout_p=dropout_p, **kwargs)
 
-    monkeypatch.setattr(abalone.encoder.layers.F, "dropout", note)
+    monkeypatch.setattr(abalone.encoder.architectures.adapter.F, "dropout", note)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", note_attention)
-    model = make_model(BertConfig, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
-    batch = make_batch()
+    model, batch = make_model(config, **settings), make_batch()
     packed_states(model, batch)
     assert (dropped, attention) == ([], [0.0] * 3)
     packed_states(model.train(), batch)
-    assert dropped == [((sum(LENGTHS), 32), 0.3)] * 7  # after the embeddings, and twice a layer
+    assert dropped == [((sum(LENGTHS), 32), 0.3)] * (1 + 3 * a_layer)  # after the embeddings, and in each layer
     assert attention[3:] == [0.2] * 3
 
 
@@ -137,10 +148,14 @@ def test_dropout_keeps_the_mean():
     assert (noisy.mean(0) - exact).abs().mean() < 0.1 * noisy.std(0).mean() + 0.05
 
 
+def test_decoder_has_no_adapter():
+    assert adapter_of(AutoModel.from_config(BertConfig(**SMALL, is_decoder=True))) is None
+
+
 def test_other_architectures_take_the_padded_way():
     torch.manual_seed(0)
-    model = AutoModel.from_config(DistilBertConfig(vocab_size=90, dim=32, n_layers=2, n_heads=4, hidden_dim=48)).eval()
-    assert not is_packable(model)
+    model = AutoModel.from_config(ElectraConfig(**SMALL)).eval()
+    assert adapter_of(model) is None
     batch = make_batch()
     states = model(input_ids=batch.pad(batch.tokens), attention_mask=batch.mask.long()).last_hidden_state
     torch.testing.assert_close(TextEncoder(model, "cls")(batch), states[:, 0])

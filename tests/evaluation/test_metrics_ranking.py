@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from made_up import scored_documents
 from sklearn.metrics import average_precision_score, label_ranking_loss
 
-from abalone.evaluation.checks import read_labels
-from abalone.evaluation.ranking import Placement, ranking_scores
+from abalone.evaluation.matrices import read_labels
+from abalone.evaluation.metrics import Placement, ranking_scores
 
 
 def rank(truth, probabilities):
@@ -78,5 +78,5 @@ def test_standing_is_that_of_a_loop():
 def test_sorting_in_blocks_changes_nothing(monkeypatch):
     documents = scored_documents(ties=True)
     expected = rank(*documents)
-    monkeypatch.setattr("abalone.evaluation.ranking.SORTED_AT_ONCE", 20)
+    monkeypatch.setattr("abalone.evaluation.metrics.SORTED_AT_ONCE", 20)
     assert rank(*documents) == expected
