@@ -10,11 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import abalone.inference.onnx_model as running
+from abalone.inference.backends.onnx import EXACT_PRODUCTS, PROBE, has_8_bit_products, processor_saturates
 from abalone.inference.export import export
 from abalone.inference.int8 import in_8_bits, largest_pairs, saturating
-from abalone.inference.onnx_checksum import with_checksum
-from abalone.inference.onnx_model import SAME_EVERYWHERE, OnnxModel
-from abalone.inference.onnx_session import EXACT_PRODUCTS, PROBE, has_8_bit_products, processor_saturates
+from abalone.inference.onnx_model import SAME_EVERYWHERE, OnnxModel, with_checksum
 
 
 def cut_off(activations, weights, before=0):
@@ -115,7 +114,7 @@ def files(tmp_path_factory):
 
 
 def is_exact(model):
-    return model.session.get_session_options().get_session_config_entry(EXACT_PRODUCTS) == "1"
+    return model.backend.session.get_session_options().get_session_config_entry(EXACT_PRODUCTS) == "1"
 
 
 def test_old_file_runs_exactly_where_products_are_cut_off(files, monkeypatch):

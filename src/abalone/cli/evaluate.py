@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from abalone.evaluation.blocks import Scores
     from abalone.evaluation.metrics import LabelScore
     from abalone.inference.folder import JudgedModel
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
 
 ADVICE = "run `abalone evaluate {}` without DATA for its out-of-fold scores, or "
@@ -55,7 +54,6 @@ def evaluate(
     from abalone.data.corpus import SPLITS
     from abalone.data.in_memory import known_labels
     from abalone.evaluation.out_of_fold import OUT_OF_FOLD
-    from abalone.evaluation.scored_model import evaluate_model
 
     if split not in {None, "all", *SPLITS}:
         raise ValueError(f"no split is called {split!r}; there are {', '.join(SPLITS)}, and all")
@@ -79,7 +77,7 @@ def evaluate(
     name, split, texts, labels = to_score(data, split, trained_on, seen, advice=advice, **reading)
     absent = tell_absent(str(model), opened.label_names, name, labels)
     truth = known_labels(labels, opened.label_names)
-    scores, by_label = evaluate_model(opened, truth, _probabilities(opened, texts, device))
+    scores, by_label = opened.evaluate(truth, _probabilities(opened, texts, device))
     if as_json:
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
         typer.echo(printable_json(told, indent=2))
@@ -153,14 +151,10 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
     return len(absent), len(untaught)
 
 
-def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
+def _probabilities(model: "Predictor", texts: Sequence[str], device: str) -> "Scores":
     """[n, L]; of a folder, all processes that were launched encode for each other. An ONNX file needs no torch."""
-    from abalone.inference.onnx_model import OnnxModel
-
-    if isinstance(model, OnnxModel):
-        return model.kept_scores(texts)
-    if launched()[1] > 1:
+    if launched()[1] > 1 and model.backend is not None:
         from abalone.training.processes import launched_ranks
 
-        model.ranks = launched_ranks(device)
+        model.network.ranks = launched_ranks(device)
     return model.scores(texts)

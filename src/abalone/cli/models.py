@@ -7,28 +7,25 @@ import typer
 
 from abalone.config import Precision
 from abalone.files.errors import printable
-from abalone.inference.about import require_model_folder
 
 if TYPE_CHECKING:
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
 
 DEVICE_HELP = "Where to compute: auto, cpu, cuda, cuda:1, mps."
 
 
-def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor | OnnxModel":
+def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor":
     """The model in a file or a folder."""
     return _open_onnx(model, device, precision) if model.is_file() else _open_folder(model, device, precision)
 
 
 def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Torch is imported only if the model has an encoder."""
-    require_model_folder(model)  # before what takes seconds to import
     from abalone.inference.folder import load
 
     settings = {} if precision is None else {"precision": precision}
     opened = load(model, only_to_answer=True, device=device, **settings)
-    if opened.encoder is None:
+    if opened.backend is None:
         tell_unused_device(device)
     return opened
 
@@ -40,7 +37,7 @@ def tell_unused_device(device: str) -> None:
         typer.echo(note, err=True)
 
 
-def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":
+def _open_onnx(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Nothing here may import torch, even by way of another module."""
     from abalone.inference.onnx_model import OnnxModel
 

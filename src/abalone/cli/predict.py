@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import Found
     from abalone.inference.answers import Answer, Wanted
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
     from abalone.ranks import Ranks
 
@@ -186,7 +185,7 @@ def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
 
 
 def _answered(
-    predictor: "Predictor | OnnxModel",
+    predictor: "Predictor",
     file: str,
     columns: "TextColumns",
     wanted: "Wanted",
@@ -235,14 +234,14 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
             written.write(piece.encode())
 
 
-def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
+def _share(predictor: "Predictor", device: str) -> "Ranks":
     """Let all processes that were launched encode for each other."""
-    from abalone.inference.predictor import Predictor
     from abalone.training.processes import launched_ranks
 
-    assert isinstance(predictor, Predictor)
-    predictor.ranks = launched_ranks(device)
-    return predictor.ranks
+    ranks = launched_ranks(device)
+    if predictor.backend is not None:
+        predictor.network.ranks = ranks
+    return ranks
 
 
 def texts_one_by_one(

@@ -92,7 +92,7 @@ def _usage(predictor: "Predictor") -> str:
         opens_as_classifier,  # with torch, which a model of words alone does without
     )
 
-    encoder, _, head = predictor.network
+    encoder, head = predictor.network.encoder, predictor.network.head
     lines.append("")
     if opens_as_classifier(predictor):
         lines += ["With `transformers` alone, the probability of every label:", "", "```python"]
@@ -114,7 +114,7 @@ def _usage(predictor: "Predictor") -> str:
         left_out.append("calibrated probabilities: the temperatures were fitted to the mixture with the experts")
     if predictor.config.max_chunks > 1:
         left_out.append(
-            f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "
+            f"all but the first {predictor.network.max_length} tokens of a text, where ABALONE reads "
             f"{predictor.config.max_chunks} times as many"
         )
     if (layers := len(head.weight)) > 1:

@@ -17,13 +17,12 @@ from abalone.data.corpus import Corpus
 from abalone.data.in_memory import label_lists
 from abalone.files.cache import cache_entry, source_key, written_whole
 from abalone.files.digest import add_texts
+from abalone.inference.predictor import Vectors
 
 FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
 CHECKSUM_BYTES = 4  # at the end of the file
 SHOWN = 600  # characters of a document: enough to see what it is about
 
-Vectors = np.ndarray | csr_array
-"""What texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
 Embed = Callable[[Sequence[str]], Vectors]
 
 

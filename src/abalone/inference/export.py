@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import save as save_tensors
 
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
-from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.extras import install_hint
 from abalone.files.cache import written_whole
+from abalone.inference.backends.onnx import NEIGHBOURS, OnnxBackend, Reading, open_session
 from abalone.inference.int8 import in_8_bits, saturating
-from abalone.inference.onnx_checksum import with_checksum
 from abalone.inference.onnx_graph import Network, graph_of, no_graph
-from abalone.inference.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
-from abalone.inference.onnx_neighbours import neighbours_as_text
-from abalone.inference.onnx_session import open_session
-from abalone.inference.predictor import Predictor
+from abalone.inference.onnx_model import OnnxModel, lexical_as_text, metadata, with_checksum
+from abalone.inference.predictor import TFIDF_DECISION, Predictor
 from abalone.inference.smoothing import smooth
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from onnxruntime import InferenceSession
 
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
 # How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
@@ -87,7 +85,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
         )
     with written_whole(output) as file:
         file.write(content)
-    speed = float("nan") if reading is None or not int8 else _speed(model.session, reading, full, texts)
+    speed = _speed(model.backend, full, texts) if int8 and isinstance(model.backend, OnnxBackend) else math.nan
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()), speed)
 
 
@@ -106,7 +104,7 @@ def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
         if int8:
             raise ValueError("int8 is for the weights of an encoder, and this model has none: export it without int8")
         return
-    if len(predictor.network[2].weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
+    if len(predictor.network.head.weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
         raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
@@ -116,15 +114,15 @@ def _files_as_text(predictor: Predictor) -> dict[str, str]:
     found: dict[str, str] = {}
     if predictor.lexical is not None and ("lexical" in used or predictor.words is not None):
         found |= lexical_as_text(predictor.lexical)
-    if "neighbours" in used and predictor.neighbours is not None:
-        found |= neighbours_as_text(predictor.neighbours)
+    if "neighbours" in used and isinstance(predictor.neighbours, NearestNeighbours):
+        found[NEIGHBOURS] = b64encode(save_tensors(predictor.neighbours.state())).decode()
     if predictor.seen is not None:
         found[SEEN] = b64encode(predictor.seen.to_bytes()).decode()
     return found
 
 
 def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
-    weights = [] if predictor.encoder is None else predictor.encoder.model.parameters()
+    weights = [] if predictor.words is not None else predictor.network.encoder.model.parameters()
     size = 4 * sum(weight.numel() for weight in weights) + sum(map(len, files.values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
@@ -169,17 +167,17 @@ def _story(predictor: Predictor) -> dict[str, Any]:
 
 
 def _reading(predictor: Predictor) -> Reading:
-    _, tokenizer, _ = predictor.network
-    plain = PlainTokenizer(tokenizer)
+    network = predictor.network
+    plain = PlainTokenizer(network.tokenizer)
     prefix, suffix = plain.special_tokens
     return Reading(
         plain.backend.to_str(),
         bool(plain.backend.encode_special_tokens),
         prefix,
         suffix,
-        int(tokenizer.pad_token_id or 0),
-        predictor.max_length,
-        predictor.config.max_chunks,
+        int(network.tokenizer.pad_token_id or 0),
+        network.max_length,
+        network.config.max_chunks,
     )
 
 
@@ -192,16 +190,16 @@ def _odd_texts(predictor: Predictor) -> list[str]:
     """Random tokens, from none to more than is read; of words alone, none."""
     if predictor.words is not None:
         return [""]
-    random, (_, tokenizer, _) = np.random.default_rng(0), predictor.network
+    random, tokenizer = np.random.default_rng(0), predictor.network.tokenizer
     special = set(tokenizer.all_special_ids)
     ordinary = [number for number in sorted(tokenizer.get_vocab().values()) if number not in special]
     return [str(tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
 
 
-def _speed(session: "InferenceSession", reading: Reading, full: bytes, texts: list[str]) -> float:
-    """Return how many times as fast as the network `full` that of `session` is, on a batch as prediction has it."""
-    inputs = reading.padded(reading.pieces(texts[:TIMED_TEXTS])[0])
-    sessions, best = (open_session(full, "the network"), session), [math.inf, math.inf]
+def _speed(small: OnnxBackend, full: bytes, texts: list[str]) -> float:
+    """Return how many times as fast as the network `full` that of `small` is, on a batch as prediction has it."""
+    inputs = small.reading.padded(small.reading.pieces(texts[:TIMED_TEXTS])[0])
+    sessions, best = (open_session(full, "the network"), small.session), [math.inf, math.inf]
     for _ in range(TIMED_ROUNDS):  # in turns, so that a busy moment of the machine strikes both
         for which, network in enumerate(sessions):
             start = perf_counter()

@@ -4,8 +4,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from abalone.inference.about import ABOUT
-from abalone.inference.folder import CARD, READ_FILES, SUMS, save
+from abalone.inference.folder import ABOUT, CARD, READ_FILES, SUMS, save
 from abalone.inference.predictor import Predictor
 
 SAFE_FILES = (*READ_FILES, CARD, SUMS)  # a pickle in the repository is never even fetched

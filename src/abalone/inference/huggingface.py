@@ -28,7 +28,7 @@ TANH_SCALE = 2.0**-13
 
 def opens_as_classifier(predictor: "Predictor") -> bool:
     """Whether plain `transformers` gives this model's neural probabilities."""
-    encoder, _, _ = predictor.network
+    encoder = predictor.network.encoder
     kind = encoder.model.config.model_type
     return encoder.pooling == "cls" and (kind in TANH_HEADS or kind in RELU_HEADS)
 
@@ -41,7 +41,7 @@ def save_encoder(predictor: "Predictor", place: Path) -> None:
     if opens_as_classifier(predictor):
         sequence_classifier(predictor).save_pretrained(place)
     else:
-        predictor.network[0].model.save_pretrained(place)
+        predictor.network.encoder.model.save_pretrained(place)
 
 
 def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
@@ -52,7 +52,7 @@ def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
     """
     from transformers import AutoModelForSequenceClassification
 
-    encoder = predictor.network[0].model
+    encoder = predictor.network.encoder.model
     config = copy.deepcopy(encoder.config)
     config.id2label = dict(enumerate(predictor.label_names))
     config.label2id = {name: number for number, name in enumerate(predictor.label_names)}
@@ -67,7 +67,7 @@ def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
 
 def _head(predictor: "Predictor") -> dict[str, Tensor]:
     """Our linear layer as the two layers with a bend between them that the architecture has."""
-    encoder, head = predictor.network[0].model, predictor.network[2].merged()
+    encoder, head = predictor.network.encoder.model, predictor.network.head.merged()
     weight, bias = head.weight[0].to(encoder.device), head.bias[0].to(encoder.device)  # [L, h], [L]
     if (calibration := predictor.decision.calibration) is not None:
         temperatures = torch.from_numpy(calibration.temperatures[calibration.groups]).to(weight)  # [L]
@@ -107,7 +107,7 @@ def _bound(norm: nn.LayerNorm) -> Tensor:
 
 def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: int) -> None:
     """The few files that make a folder a `SentenceTransformer`; the weights are those of the encoder."""
-    encoder, _, _ = predictor.network
+    encoder = predictor.network.encoder
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     if encoder.pooling == "normalized_mean":
         kinds["2_Normalize"] = "Normalize"

@@ -26,7 +26,7 @@ class Network(nn.Module):
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        encoder, _, head = predictor.network
+        encoder, head = predictor.network.encoder, predictor.network.head
         self.encoder = copy.deepcopy(encoder.model).cpu().float()
         self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
         self.pooling = encoder.pooling

@@ -8,7 +8,8 @@ import numpy as np
 
 from abalone.evaluation.blocks import Scores
 from abalone.evaluation.decision import Decision
-from abalone.inference.evidence import Document, Evidence, Vectors
+from abalone.inference.evidence import Document, Evidence
+from abalone.inference.predictor import Vectors
 
 
 class Classifier(Protocol):
