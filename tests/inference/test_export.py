@@ -13,16 +13,15 @@ from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 import abalone.inference.export as exporting
-import abalone.inference.int8 as int8
+import abalone.inference.quantization as quantization
 from abalone.cli import app
 from abalone.encoder.heads import LinearHead
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.inference.export import export
-from abalone.inference.int8 import saturating
-from abalone.inference.onnx_graph import Network, graph_of
+from abalone.inference.export import Network, export, graph_of
 from abalone.inference.onnx_model import OnnxModel
+from abalone.inference.quantization import saturating
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +126,9 @@ def test_eight_bits_are_smaller_and_nearly_as_exact(quick, classifier, tmp_path)
 
 
 def test_eight_bits_that_depend_on_the_processor_are_refused(quick, classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr(int8, "_ranges", lambda weights: [{"axis": 1}])  # all of the 8 bits, as the quantiser has it
+    monkeypatch.setattr(
+        quantization, "_ranges", lambda weights: [{"axis": 1}]
+    )  # all of the 8 bits, as the quantiser has it
     with pytest.raises(ValueError, match=r"nothing was written: 8-bit products of .* would be cut off on processors"):
         export(classifier.predictor_, tmp_path / "model.onnx", int8=True)
     assert list(tmp_path.iterdir()) == []

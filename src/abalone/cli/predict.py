@@ -149,7 +149,7 @@ def predict(
     shown = output is not None or not sys.stdout.isatty()
     blocks = _answered(predictor, file, columns, wanted, skipped, encoding, shown=shown)
     if form == "csv":
-        from abalone.inference.csv_answers import CsvAnswers
+        from abalone.inference.answers import CsvAnswers
 
         rows = CsvAnswers(
             predictor.label_names,

@@ -1,19 +1,27 @@
-"""What `abalone predict` says of each text, from probabilities."""
+"""Predictions as people read them: labels and probabilities of each text, as JSON lines, CSV or Parquet."""
 
+import csv
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from itertools import pairwise
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 
+from abalone.data.labels import SEPARATORS
 from abalone.evaluation.blocks import EVERY, Scores, row_blocks
 from abalone.evaluation.decision import Decision
-from abalone.files.errors import DataError
+from abalone.extras import install_hint
+from abalone.files.errors import DataError, printable, printable_json
 
 # Texts that are read, sorted by length and encoded together: enough that batches are of like length, and few enough
 # that they are nothing beside the model. Either ends a window.
 WINDOW_TEXTS, WINDOW_CHARACTERS = 4096, 8_000_000
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
+Form = Literal["jsonl", "parquet"]
 Answer = dict[str, object]
 
 
@@ -73,3 +81,144 @@ def _highest(block: np.ndarray, number: int) -> np.ndarray:
     last = np.partition(block, -number, axis=1)[:, -number]
     reached: np.ndarray = block >= last[:, None]
     return reached
+
+
+class CsvAnswers:
+    """Turns answers into rows of CSV.
+
+    Args:
+        names: of all labels.
+        ids: whether answers have an id.
+        probabilities: whether they have the probability of every label, which gets a column each.
+        skipped: whether some say why they are none.
+        shown: whether the rows go to a terminal, where cells are made `printable`; programs get them as they are.
+
+    Example:
+        >>> rows = CsvAnswers(["a", "b; c"], ids=True)
+        >>> print(rows.header() + rows.lines([{"id": 7, "labels": ["b; c", "a"]}]), end="")
+        id,labels
+        7,b; c | a
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        ids: bool = False,
+        probabilities: bool = False,
+        skipped: bool = False,
+        shown: bool = False,
+    ) -> None:
+        self.separator = _separator(names)
+        self._ids, self._skipped, self._shown = ids, skipped, shown
+        self._names = names if probabilities else ()
+        self.formulas = 0  # ids that a spreadsheet would take for one
+
+    def header(self) -> str:
+        """The names of the columns."""
+        probabilities = [f"probability of {name}" for name in self._names]
+        return self._line([*["id"] * self._ids, "labels", *probabilities, *["skipped"] * self._skipped])
+
+    def lines(self, answers: Iterable[Answer]) -> str:
+        """A row for each of some answers."""
+        return "".join(self._line(self._cells(answer)) for answer in answers)
+
+    def _cells(self, answer: dict[str, Any]) -> list[object]:
+        labels, probabilities = answer["labels"] or [], answer.get("probabilities", {})
+        if not labels:
+            joined = ""
+        elif self.separator is None:
+            joined = json.dumps(labels, ensure_ascii=False)
+        else:
+            joined = self.separator.join(labels)
+        cells: list[object] = [answer.get("id", "")] * self._ids
+        self.formulas += any(isinstance(cell, str) and cell.startswith(FORMULA) for cell in cells)
+        cells += [joined, *(probabilities.get(name, "") for name in self._names)]
+        return [*cells, answer.get("skipped", "")] if self._skipped else cells
+
+    def _line(self, cells: list[object]) -> str:
+        if self._shown:
+            cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
+        # With both characters in the line's end a cell that holds either is quoted, in every version of Python.
+        row = StringIO()
+        csv.writer(row, lineterminator="\r\n").writerow(cells)
+        return row.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _separator(names: Sequence[str]) -> str | None:
+    """What stands between labels in a cell: in none of their names; `None` where only a list as JSON is safe.
+
+    It is where a name begins as a list or a formula does, or has blanks around it that readers would take away.
+    """
+    if any(name.startswith(("[", *FORMULA)) or name != name.strip() for name in names):
+        return None
+    free = [mark for mark in SEPARATORS if not mark.isspace() and not any(mark in name for name in names)]
+    return {";": "; ", "|": " | ", ",": ", "}[free[0]] if free else None
+
+
+class PartWriter(Protocol):
+    """Takes the answers of one part, some at a time."""
+
+    def write(self, answers: list[Answer]) -> None:
+        """Add some."""
+
+    def close(self) -> None:
+        """Write what is still to be written; the file itself stays open."""
+
+
+def open_writer(file: BinaryIO, form: Form) -> PartWriter:
+    """The writer of a form."""
+    return _ParquetWriter(file) if form == "parquet" else _JsonWriter(file)
+
+
+def require(form: Form) -> None:
+    """Raise if what a form needs is not installed: before the work, not after."""
+    if form == "parquet":
+        _import_pyarrow()
+
+
+class _JsonWriter:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, answers: list[Answer]) -> None:
+        self._file.write("".join(f"{printable_json(answer)}\n" for answer in answers).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class _ParquetWriter:
+    """Columns as the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map.
+
+    Ids, if any, are strings here: a later row may have one where all before had numbers.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: Any = None  # the first answer says which columns there are
+
+    def write(self, answers: list[Answer]) -> None:
+        pyarrow = _import_pyarrow()
+        if self._writer is None:
+            fields = {"id": pyarrow.string()} if "id" in answers[0] else {}
+            fields["labels"] = pyarrow.list_(pyarrow.string())
+            if "probabilities" in answers[0]:
+                fields["probabilities"] = pyarrow.map_(pyarrow.string(), pyarrow.float64())
+            self._schema = pyarrow.schema(fields)
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
+        rows = [{**answer, "id": str(answer["id"])} if "id" in answer else answer for answer in answers]
+        self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _import_pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(f"writing Parquet needs pyarrow: {install_hint('data')}") from None
+    return pyarrow

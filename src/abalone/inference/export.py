@@ -1,5 +1,6 @@
-"""From a model to one ONNX file, checked against the model before it takes its place."""
+"""Export: a model as one ONNX file, compared with the model before it takes its place."""
 
+import copy
 import math
 from base64 import b64encode
 from collections.abc import Mapping
@@ -12,23 +13,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
+from abalone.encoder.heads import LinearHead
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.extras import install_hint
 from abalone.files.cache import written_whole
 from abalone.inference.backends.onnx import NEIGHBOURS, OnnxBackend, Reading, open_session
-from abalone.inference.int8 import in_8_bits, saturating
-from abalone.inference.onnx_graph import Network, graph_of, no_graph
 from abalone.inference.onnx_model import OnnxModel, lexical_as_text, metadata, with_checksum
 from abalone.inference.predictor import TFIDF_DECISION, Predictor
-from abalone.inference.smoothing import smooth
+from abalone.inference.quantization import in_8_bits, quiet, saturating, smooth
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+IR_VERSION = 9  # what belongs to this OPSET
+OPSET = 20  # the first with GELU; onnxruntime 1.17 reads it
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
 # How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
 # all of them a little (MiniLM on arXiv abstracts: 0.003 on average), and where it moves them much it has failed.
@@ -128,14 +132,6 @@ def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
-def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
-    network = Network(predictor)
-    if texts_for_int8 is not None:
-        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
-        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
-    return network
-
-
 def _refuse_saturating(graph: "ModelProto") -> None:
     """Raise if the file would be right on this processor, where it is checked, and wrong on another."""
     if wrong := saturating(graph):
@@ -212,3 +208,83 @@ def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np
     """How far the file's probabilities are from the model's, [n, L]."""
     differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
     return differences
+
+
+class Network(nn.Module):
+    """A padded batch of ids to logits and embeddings: what of a model is in the graph."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        encoder, head = predictor.network.encoder, predictor.network.head
+        self.encoder = copy.deepcopy(encoder.model).cpu().float()
+        self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
+        self.pooling = encoder.pooling
+        self.head = _linear(head)
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, T] of ids and their mask → [B, L] and [B, h]."""
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # [B, T, h]
+        if self.pooling == "cls":
+            embeddings = states[:, 0]
+        else:
+            mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
+            embeddings = (states * mask).sum(1) / mask.sum(1)
+        if self.pooling == "normalized_mean":
+            embeddings = normalize(embeddings, dim=1)
+        return self.head(embeddings), embeddings
+
+
+def _linear(head: LinearHead) -> nn.Linear:
+    """Its only layer as a module."""
+    layer = nn.Linear(head.weight.shape[2], head.num_labels)
+    layer.load_state_dict({"weight": head.weight[0], "bias": head.bias[0]})
+    return layer
+
+
+def graph_of(network: Network) -> "ModelProto":
+    """The network as ONNX, for batches of any size and texts of any length."""
+    ids = torch.full((2, 9), 3)  # any token that is not padding
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    axes = {0: "batch", 1: "length"}
+    with quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            network,
+            (ids, mask),
+            dynamo=True,
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            input_names=["input_ids", "attention_mask"],
+            output_names=["logits", "embeddings"],
+            opset_version=OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    graph = program.model_proto
+    del graph.graph.value_info[:]  # shapes that later steps infer anew; those the exporter left are partly wrong
+    return graph
+
+
+def no_graph() -> "ModelProto":
+    """Return a file for a model of words alone, all of which is in the metadata.
+
+    There is no way from texts to tf-idf rows in ONNX's own operators that would split words as we do. A graph must
+    have a node, so this one hands back what it is given.
+    """
+    from onnx import TensorProto, helper
+
+    same = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("anything", "the_same")]
+    node = helper.make_node("Identity", ["anything"], ["the_same"])
+    graph = helper.make_graph([node], "words_alone", same[:1], same[1:])
+    about = "tf-idf + SVM, without a network: ABALONE reads the model from the metadata of this file"
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, doc_string=about)
+
+
+def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
+    network = Network(predictor)
+    if texts_for_int8 is not None:
+        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
+        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
+    return network

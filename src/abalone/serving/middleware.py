@@ -1,27 +1,32 @@
-"""What stands around every request: who may ask, what browsers may do with answers, and what becomes of errors."""
+"""Middleware around every request: API key, host names, headers, errors, metrics and the access log."""
 
 import asyncio
 import json
 import logging
+import os
 import re
 import secrets
+import sys
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from hmac import compare_digest
 from http import HTTPStatus
+from pathlib import Path
+from typing import TextIO
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abalone.files.errors import printable
-from abalone.serving.keys import brings
-from abalone.serving.logs import access
-from abalone.serving.metrics import Metrics
-from abalone.serving.problems import Refusal, problem
+from abalone.serving.schema import Refusal, problem
 
 log = logging.getLogger("abalone.serving")
+access = logging.getLogger("abalone.access")  # silent unless it is asked for
 
 HEADERS = {
     # The page brings all it needs, and labels and texts are data: nothing else may load, run or frame it.
@@ -34,10 +39,47 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
 OPEN = ("/livez", "/readyz", "/healthz")  # without a key
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")  # of others: what cannot break a log or a header
+KEY_VARIABLE = "ABALONE_API_KEY"
+SHORTEST_KEY = 16  # characters; `openssl rand -hex 16` makes 32
+LONGEST_KEY = 1000
+SECOND_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+TEXT_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """The counters of one server, in a registry of their own."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter("abalone_requests", "Requests answered.", ["path", "status"], registry=registry)
+        self.seconds = Histogram(
+            "abalone_request_seconds", "From a request's headers to its last byte.", ["path"], buckets=SECOND_BUCKETS,
+            registry=registry,
+        )  # fmt: skip
+        self.batch_texts = Histogram(
+            "abalone_batch_texts",
+            "Texts that went through the model together.",
+            buckets=TEXT_BUCKETS,
+            registry=registry,
+        )
+        self.batch_seconds = Histogram(
+            "abalone_batch_seconds", "Time the model took for a batch.", buckets=SECOND_BUCKETS, registry=registry
+        )
+        self.in_flight = Gauge("abalone_requests_in_flight", "Requests that are being answered.", registry=registry)
+        self.waiting = Gauge("abalone_waiting_texts", "Texts that wait for the model.", registry=registry)
+
+    def observe_batch(self, texts: int, seconds: float) -> None:
+        """Count one batch."""
+        self.batch_texts.observe(texts)
+        self.batch_seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
 class InFlight:
@@ -166,3 +208,48 @@ def _request_id(headers: Headers) -> str:
 
 def _path(scope: Scope) -> str:
     return printable(scope["path"][:200]).replace("\n", "\\n")
+
+
+def read_key(file: Path | None) -> str | None:
+    """The key that the server asks for, from a file or the environment, as the command line is for all to see."""
+    if file is not None:
+        with file.open(encoding="ascii", errors="replace") as opened:
+            return _checked(opened.read(LONGEST_KEY + 2).strip(), str(file))
+    key = os.environ.get(KEY_VARIABLE)
+    return None if key is None else _checked(key, KEY_VARIABLE)
+
+
+def brings(headers: Headers, key: str) -> bool:
+    """Whether a request has the key: as a bearer token, or as the password of any user, which browsers ask for."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given = b64decode(given, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return compare_digest(given.strip().encode(), key.encode())  # in the same time, however much of it is right
+
+
+def _checked(key: str, where: str) -> str:
+    if not SHORTEST_KEY <= len(key) <= LONGEST_KEY or not all("!" <= character <= "~" for character in key):
+        raise ValueError(
+            f"{where}: an API key has {SHORTEST_KEY} to {LONGEST_KEY:,} characters of ASCII without spaces; "
+            "`openssl rand -hex 16` makes one"
+        )
+    return key
+
+
+class _AccessLines(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
+        """Write no more: who read the lines has gone, and requests go on."""
+        access.disabled = True
+        logging.getLogger("abalone.serving").warning("the access log ends: it cannot be written")
+
+
+def write_access_log() -> None:
+    """Write a line of JSON for every request to standard output."""
+    access.handlers = [_AccessLines(sys.stdout)]
+    access.propagate = access.disabled = False
+    access.setLevel(logging.INFO)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from running import LetterCounter, running, until
 
-from abalone.serving.connections import ConnectionLimits, _network
+from abalone.serving.server import ConnectionLimits, _network
 from patience import PATIENCE
 
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n"

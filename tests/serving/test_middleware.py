@@ -6,7 +6,7 @@ import re
 import pytest
 from running import LetterCounter, running, until
 
-from abalone.serving import logs
+from abalone.serving import middleware
 
 KEY = "correct-horse-battery"
 
@@ -28,10 +28,10 @@ def access(monkeypatch):
     """What the access log has."""
     stream = io.StringIO()
     monkeypatch.setattr("sys.stdout", stream)
-    logs.write_access_log()
+    middleware.write_access_log()
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logs.access.handlers = []
-    logs.access.setLevel(logging.NOTSET)
+    middleware.access.handlers = []
+    middleware.access.setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/static/page.js", "/v1/labels", "/livez", "/metrics", "/nowhere"])
@@ -97,7 +97,7 @@ def test_the_access_log_has_every_request_and_no_text(client, access):
 
 
 def test_an_access_log_that_nobody_reads_does_not_stop_the_server(client, access, monkeypatch, caplog):
-    monkeypatch.setattr(logs.access.handlers[0], "stream", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
+    monkeypatch.setattr(middleware.access.handlers[0], "stream", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
     for _ in range(3):
         assert client.get("/livez").status_code == 200
     until(lambda: "the access log ends" in caplog.text)

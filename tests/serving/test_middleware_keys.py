@@ -1,14 +1,14 @@
 import pytest
 
-from abalone.serving.keys import VARIABLE, read_key
+from abalone.serving.middleware import KEY_VARIABLE, read_key
 
 KEY = "0123456789abcdef"
 
 
 def test_the_key_is_read_from_the_file_or_the_environment(tmp_path, monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
     assert read_key(None) is None
-    monkeypatch.setenv(VARIABLE, KEY)
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
     assert read_key(None) == KEY
     (tmp_path / "key").write_text(f"another-{KEY}\n")
     assert read_key(tmp_path / "key") == f"another-{KEY}"
@@ -23,6 +23,6 @@ def test_what_is_no_key_is_refused_without_showing_it(tmp_path, content):
 
 
 def test_an_empty_variable_is_not_taken_for_no_key(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "")
-    with pytest.raises(ValueError, match=VARIABLE):
+    monkeypatch.setenv(KEY_VARIABLE, "")
+    with pytest.raises(ValueError, match=KEY_VARIABLE):
         read_key(None)

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from abalone.serving.guard import Guard, InFlight
-from abalone.serving.metrics import Metrics
+from abalone.serving.middleware import Guard, InFlight, Metrics
 
 
 def answered(headers, hosts):

@@ -1,19 +1,21 @@
-"""8-bit products: the same on every processor, shown with a model of those that cut them off."""
+"""8-bit products are the same on every processor, and lose less of a smoothed layer."""
 
 import warnings
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from exported import TEXTS, fit
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from torch import nn
 
 import abalone.inference.onnx_model as running
 from abalone.inference.backends.onnx import EXACT_PRODUCTS, PROBE, has_8_bit_products, processor_saturates
 from abalone.inference.export import export
-from abalone.inference.int8 import in_8_bits, largest_pairs, saturating
 from abalone.inference.onnx_model import SAME_EVERYWHERE, OnnxModel, with_checksum
+from abalone.inference.quantization import Smoothed, in_8_bits, largest_pairs, saturating, smooth
 
 
 def cut_off(activations, weights, before=0):
@@ -133,3 +135,52 @@ def test_old_file_runs_exactly_where_products_are_cut_off(files, monkeypatch):
 def test_8_bit_products_are_found_in_the_file(files):
     assert has_8_bit_products(files[0])
     assert not has_8_bit_products(product_graph(np.ones((2, 2), np.float32)).SerializeToString())
+
+
+class Block(nn.Module):
+    """Something square, something that widens, something that narrows."""
+
+    def __init__(self):
+        super().__init__()
+        self.square, self.wide, self.narrow = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, states):
+        return self.narrow(torch.relu(self.wide(self.square(states))))
+
+
+def rounded(values, dim=None):
+    """Rounded to 255 steps of the whole range, or of each row's."""
+    largest = values.abs().max() if dim is None else values.abs().amax(dim, keepdim=True)
+    return (values / largest * 127).round() / 127 * largest
+
+
+def test_smoothing_keeps_the_function_and_leaves_square_layers_alone():
+    torch.manual_seed(0)
+    block, states = Block(), torch.randn(4, 5, 8)
+    before, beyond = block(states), block(10 * states)
+    smooth(block, states=states)
+    assert [type(layer) for layer in (block.square, block.wide, block.narrow)] == [nn.Linear, Smoothed, Smoothed]
+    torch.testing.assert_close(block(states), before)
+    torch.testing.assert_close(block(10 * states), beyond)  # also where inputs are larger than those it has seen
+
+
+def test_eight_bits_lose_less_of_a_smoothed_layer():
+    torch.manual_seed(0)
+    layer, states = nn.Linear(64, 128, bias=False), torch.randn(200, 64)
+    states[:, 3] *= 50  # the outlier
+    exact = states @ layer.weight.T
+    plain = rounded(states) @ rounded(layer.weight, 1).T
+    holder = nn.Sequential(layer)
+    smooth(holder, input=states)
+    smoothed = rounded(states * holder[0].factor) @ rounded(holder[0].layer.weight, 1).T
+    assert (smoothed - exact).abs().mean() < 0.5 * (plain - exact).abs().mean()
+
+
+def test_smoothing_an_entry_that_is_always_zero():
+    layer = nn.Linear(4, 2)
+    states = torch.tensor([[0.0, 1.0, -2.0, 0.0]])
+    before = layer(states)
+    holder = nn.Sequential(layer)
+    smooth(holder, input=states)
+    torch.testing.assert_close(holder(states), before)
+    assert torch.isfinite(holder[0].layer.weight).all()

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from abalone.serving import logs
+from abalone.serving import server
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def written(monkeypatch):
     """What a log writes, and how to move its clock."""
     stream, clock = io.StringIO(), [1000.0]
     handler = logging.StreamHandler(stream)
-    handler.addFilter(logs.Sparing())
+    handler.addFilter(server.Sparing())
 
     def write(name, message, *arguments, level=logging.WARNING, error=None):
         record = logging.LogRecord(name, level, "file.py", 1, message, arguments, error and (type(error), error, None))
@@ -25,9 +25,9 @@ def test_lines_of_one_kind_are_left_out_and_counted(written):
     write, clock, lines = written
     for number in range(1000):
         write("uvicorn.error", "connection %d is odd", number)
-    assert lines() == [f"connection {number} is odd" for number in range(logs.SAME)]
+    assert lines() == [f"connection {number} is odd" for number in range(server.SAME_LINES)]
     write("uvicorn.error", "another kind")
-    clock[0] += logs.SECONDS
+    clock[0] += server.SAME_WITHIN
     write("uvicorn.error", "connection %d is odd", 7)
     assert lines()[-2:] == ["another kind", "connection 7 is odd (and 995 lines like this one, left out before)"]
 
@@ -37,11 +37,11 @@ def test_errors_of_ours_keep_their_line_without_its_traceback(written):
     for number in range(20):
         write("abalone.serving", "error %d", number, level=logging.ERROR, error=ValueError("why"))
     assert sum(line.startswith("error ") for line in lines()) == 20
-    assert lines().count("ValueError: why") == logs.SAME
+    assert lines().count("ValueError: why") == server.SAME_LINES
 
 
 def test_kinds_without_end_are_not_remembered(written, monkeypatch):
-    monkeypatch.setattr(logs, "KINDS", 3)
+    monkeypatch.setattr(server, "KINDS_OF_LINES", 3)
     write, _, lines = written
     for number in range(10):
         write("library", f"line {number}")
