@@ -27,11 +27,11 @@ Answer = dict[str, object]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an answer tells.
+    """Options of an answer.
 
     Args:
-        probabilities: the probability of every label too.
-        top: this many most probable labels, whatever their thresholds.
+        probabilities: add the probability of every label.
+        top: give this many most probable labels, whatever their thresholds.
     """
 
     probabilities: bool = False
@@ -39,7 +39,7 @@ class Wanted:
 
 
 def windows(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists that fit in memory, in order; those before one that cannot be read are still given."""
+    """Yield the texts in lists that fit in memory, in order, and those before an unreadable one before its error."""
     window: list[str] = []
     characters = 0
     try:
@@ -58,7 +58,7 @@ def windows(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def answers(scores: Scores, decision: Decision, names: Sequence[str], wanted: Wanted) -> Iterator[Answer]:
-    """One answer a row of probabilities [n, L]; labels from the most probable down, equal ones in label order."""
+    """Yield an answer for each row of probabilities [n, L]; labels from the most probable down, ties in label order."""
     for rows in row_blocks(scores.shape):
         block = scores[rows, EVERY]
         given = decision.labels(block) if wanted.top is None else _highest(block, wanted.top)
@@ -75,7 +75,7 @@ def answers(scores: Scores, decision: Decision, names: Sequence[str], wanted: Wa
 
 
 def _highest(block: np.ndarray, number: int) -> np.ndarray:
-    """Where the `number` highest values of each row are, and all that equal the last of them; bool [n, L]."""
+    """Mark the `number` highest values of each row, and all that equal the last of them; bool [n, L]."""
     if number >= block.shape[1]:
         return np.ones(block.shape, dtype=bool)
     last = np.partition(block, -number, axis=1)[:, -number]
@@ -84,7 +84,7 @@ def _highest(block: np.ndarray, number: int) -> np.ndarray:
 
 
 class CsvAnswers:
-    """Turns answers into rows of CSV.
+    """Answers as CSV, for spreadsheets: a row a text, its labels in one cell as our own readers take them.
 
     Args:
         names: of all labels.
@@ -115,12 +115,12 @@ class CsvAnswers:
         self.formulas = 0  # ids that a spreadsheet would take for one
 
     def header(self) -> str:
-        """The names of the columns."""
+        """Return the names of the columns, as a row."""
         probabilities = [f"probability of {name}" for name in self._names]
         return self._line([*["id"] * self._ids, "labels", *probabilities, *["skipped"] * self._skipped])
 
     def lines(self, answers: Iterable[Answer]) -> str:
-        """A row for each of some answers."""
+        """Return a row for each of some answers."""
         return "".join(self._line(self._cells(answer)) for answer in answers)
 
     def _cells(self, answer: dict[str, Any]) -> list[object]:
@@ -146,9 +146,9 @@ class CsvAnswers:
 
 
 def _separator(names: Sequence[str]) -> str | None:
-    """What stands between labels in a cell: in none of their names; `None` where only a list as JSON is safe.
+    """Return a separator that occurs in no label name; `None` where only a list as JSON is safe.
 
-    It is where a name begins as a list or a formula does, or has blanks around it that readers would take away.
+    A list is needed where a name begins as a list or a formula does, or has blanks around it that readers would strip.
     """
     if any(name.startswith(("[", *FORMULA)) or name != name.strip() for name in names):
         return None
@@ -157,7 +157,7 @@ def _separator(names: Sequence[str]) -> str | None:
 
 
 class PartWriter(Protocol):
-    """Takes the answers of one part, some at a time."""
+    """Writer of one part, which takes its answers some at a time."""
 
     def write(self, answers: list[Answer]) -> None:
         """Add some."""
@@ -167,12 +167,12 @@ class PartWriter(Protocol):
 
 
 def open_writer(file: BinaryIO, form: Form) -> PartWriter:
-    """The writer of a form."""
+    """Return the writer of a format."""
     return _ParquetWriter(file) if form == "parquet" else _JsonWriter(file)
 
 
 def require(form: Form) -> None:
-    """Raise if what a form needs is not installed: before the work, not after."""
+    """Raise `ImportError` if a library for the format is not installed: before the work, not after."""
     if form == "parquet":
         _import_pyarrow()
 
@@ -189,7 +189,7 @@ class _JsonWriter:
 
 
 class _ParquetWriter:
-    """Columns as the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map.
+    """Parquet with the fields of the JSON lines as columns: `labels` a list, `probabilities`, if any, a map.
 
     Ids, if any, are strings here: a later row may have one where all before had numbers.
     """

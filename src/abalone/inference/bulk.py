@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 FORMAT = "abalone-predictions-1"
 
 Write = Callable[[list[str], list[Answer]], None]
-"""Takes some texts and their answers."""
+"""Function that takes some texts and their answers."""
 
 
 def predict_in_parts(
@@ -105,7 +105,7 @@ def predict_in_parts(
 
 @dataclass(frozen=True)
 class Part:
-    """One file of answers.
+    """A file of answers, as the manifest lists it.
 
     Args:
         name: of the file.
@@ -122,7 +122,7 @@ class Part:
 
 @dataclass
 class Parts:
-    """The answers in `folder`, as far as they go.
+    """The parts in a folder: each whole or absent, and a manifest with the texts they answer.
 
     Args:
         folder: theirs alone.
@@ -140,7 +140,7 @@ class Parts:
 
     @classmethod
     def enter(cls, folder: Path, form: Form, job: Mapping[str, Any], *, resume: bool) -> "Parts":
-        """Make `folder` this job's: begin it, or go on with the very same one; the caller is `alone_in` it."""
+        """Begin this job in `folder`, or resume the very same one; the caller is `alone_in` it."""
         require(form)
         parts = cls(folder, form, {**job, "form": form})
         manifest = folder / MANIFEST
@@ -158,11 +158,11 @@ class Parts:
 
     @property
     def documents(self) -> int:
-        """How many are answered."""
+        """Return the number of texts that are answered."""
         return sum(part.documents for part in self.done)
 
     def pass_over(self, texts: Iterator[str]) -> None:
-        """Take the texts that are answered off the front, and see that they are the ones."""
+        """Skip the texts that are answered; raise `ValueError` if they are others."""
         for part in self.done:
             if checksum(islice(texts, part.documents)) != part.texts:
                 raise ValueError(
@@ -191,7 +191,7 @@ class Parts:
         self._write_manifest()
 
     def finish(self) -> None:
-        """Say that this is all."""
+        """Record in the manifest that no more parts will come."""
         self.complete = True
         self._write_manifest()
 
@@ -229,14 +229,14 @@ class Parts:
 
 
 def checksum(texts: Iterable[str]) -> str:
-    """Of some texts in order, and of their ids."""
+    """Return the SHA-256 of some texts in order, and of their ids."""
     digest = hashlib.sha256()
     add_texts(digest, and_their_ids(texts))
     return digest.hexdigest()
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether it is the lock, or a temporary file of a part or the manifest."""
+    """Tell whether a file is the lock, or a temporary file of a part or the manifest."""
     return file.name == LOCK or file.name.startswith((".part-", f".{MANIFEST}."))
 
 
@@ -256,12 +256,12 @@ def _parts(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _shown(value: object) -> str:
-    """A value for a message; of a checksum the beginning is enough to tell it from another."""
+    """Return a value for a message; of a checksum the beginning, which is enough to tell it from another."""
     return f"{value[:8]}…" if isinstance(value, str) and len(value) == 64 else repr(value)
 
 
 def _beyond(rest: Iterator[str], parts: Parts, part_size: int) -> Iterator[str]:
-    """The texts after those that are answered, of which there may be none if the parts say that they are all."""
+    """Yield the texts after those that are answered; raise `ValueError` for one more if the parts are complete."""
     ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
     for text in rest:
         if ended:
@@ -273,7 +273,7 @@ def _beyond(rest: Iterator[str], parts: Parts, part_size: int) -> Iterator[str]:
 
 
 def model_checksum(model: Path) -> str:
-    """Of an ONNX file, or of the files of a model folder, their names included."""
+    """Return the SHA-256 of an ONNX file, or of the files of a model folder with their names."""
     if model.is_file():
         return sha256(model)
     digest = hashlib.sha256()

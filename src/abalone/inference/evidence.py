@@ -1,4 +1,4 @@
-"""The training documents nearest to a text: what a prediction can be held against."""
+"""Evidence for a prediction: the training documents nearest to the text."""
 
 import hashlib
 import io
@@ -50,7 +50,7 @@ class Document:
 
 
 class Evidence:
-    """Finds the training documents nearest to a text, by the cosine of the model's vectors.
+    """Index of the training documents, searched by the cosine of the model's vectors.
 
     Args:
         texts: the training documents.
@@ -76,7 +76,7 @@ class Evidence:
 
     @classmethod
     def of(cls, corpus: Corpus, embed: Embed, model: Path) -> "Evidence":
-        """The training split of a corpus as `model` sees it.
+        """Index the training split of a corpus with the vectors of `model`.
 
         Args:
             corpus: the data; its labels need not be the model's.
@@ -90,7 +90,7 @@ class Evidence:
         return cls(texts, labels, _embedded_once(texts, embed, model))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Document]]:
-        """The k nearest documents to each row of vectors [n, h], nearest first; none that shares no word."""
+        """Return the k documents nearest to each row of vectors [n, h], nearest first; none that shares no word."""
         rows, cosines = self._neighbours.neighbours(vectors, k)  # [n, k] each
         by_words = isinstance(self._neighbours, _SharedWords)
         return [
@@ -115,13 +115,13 @@ class _Nearest(Protocol):
 
 
 class _SharedWords:
-    """Nearest by tf-idf rows of length 1, [N, F]."""
+    """Nearest neighbours by tf-idf rows of length 1, [N, F]."""
 
     def __init__(self, rows: csr_array) -> None:
         self._by_word = rows.T.tocsr()  # [F, N], so that a query looks at its own words only
 
     def neighbours(self, vectors: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `_Nearest`."""
+        """Return rows and cosines, [n, k] each, nearest first."""
         k = min(k, self._by_word.shape[1])
         rows, cosines = (np.empty((vectors.shape[0], k), dtype) for dtype in (np.int64, np.float64))
         for query in range(vectors.shape[0]):  # one at a time: the cosines with all documents are dense
@@ -132,7 +132,7 @@ class _SharedWords:
 
 
 def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> Vectors:
-    """Vectors [n, h], from the cache if this model has read these texts before."""
+    """Return vectors [n, h], from the cache if this model has read these texts before."""
     path = cache_entry("evidence", f"{_key(texts, model)}.npy")
     try:
         content = path.read_bytes()

@@ -44,7 +44,7 @@ ODD_LENGTHS = (0, 1, 2, 5, 12, 30, 75, 180, 500, 1200)  # tokens; what a short o
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how far its probabilities were from the model's on the sample.
+    """A written file, and the difference of its probabilities from the model's on the sample.
 
     `speed` is how many times as fast as full precision the file is on this machine, and NaN if it is full precision.
     """
@@ -94,7 +94,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
 
 
 def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
-    """Say at once what cannot be done."""
+    """Raise at once for models, names and options that cannot be exported."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
             import_module(library)
@@ -113,7 +113,7 @@ def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
 
 
 def _files_as_text(predictor: Predictor) -> dict[str, str]:
-    """What a model folder has beside the network, by the names of its files: experts that are mixed in, and more."""
+    """Return the files of a model folder beside the network, as text by name: experts that are mixed in, and more."""
     used = predictor.decision.mixture.used
     found: dict[str, str] = {}
     if predictor.lexical is not None and ("lexical" in used or predictor.words is not None):
@@ -178,12 +178,12 @@ def _reading(predictor: Predictor) -> Reading:
 
 
 def _real_texts(predictor: Predictor) -> list[str]:
-    """Some of the bundled abstracts, and label names, which are closer to what the model reads."""
+    """Return some bundled abstracts, and label names, which are closer to the texts of the model."""
     return [*load_corpus("arxiv-sample").train.texts[:ABSTRACTS], *predictor.label_names[:NAMES]]
 
 
 def _odd_texts(predictor: Predictor) -> list[str]:
-    """Random tokens, from none to more than is read; of words alone, none."""
+    """Return texts of random tokens, from none to more than is read; of words alone, an empty text."""
     if predictor.words is not None:
         return [""]
     random, tokenizer = np.random.default_rng(0), predictor.network.tokenizer
@@ -205,13 +205,13 @@ def _speed(small: OnnxBackend, full: bytes, texts: list[str]) -> float:
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
-    """How far the file's probabilities are from the model's, [n, L]."""
+    """Return the absolute differences between the file's probabilities and the model's, [n, L]."""
     differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
     return differences
 
 
 class Network(nn.Module):
-    """A padded batch of ids to logits and embeddings: what of a model is in the graph."""
+    """The neural part of a model as it is in the graph: a padded batch of ids to logits and embeddings."""
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class Network(nn.Module):
         self.eval()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, T] of ids and their mask → [B, L] and [B, h]."""
+        """Return logits [B, L] and embeddings [B, h] of ids [B, T] and their mask."""
         states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # [B, T, h]
         if self.pooling == "cls":
             embeddings = states[:, 0]
@@ -236,14 +236,14 @@ class Network(nn.Module):
 
 
 def _linear(head: LinearHead) -> nn.Linear:
-    """Its only layer as a module."""
+    """Return the only layer of the head as a module."""
     layer = nn.Linear(head.weight.shape[2], head.num_labels)
     layer.load_state_dict({"weight": head.weight[0], "bias": head.bias[0]})
     return layer
 
 
 def graph_of(network: Network) -> "ModelProto":
-    """The network as ONNX, for batches of any size and texts of any length."""
+    """Return the network as ONNX, for batches of any size and texts of any length."""
     ids = torch.full((2, 9), 3)  # any token that is not padding
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0

@@ -110,7 +110,7 @@ def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -
 
 @dataclass(frozen=True)
 class JudgedModel:
-    """What a model folder tells of how good the model is, without the model itself.
+    """Out-of-fold predictions of a model folder and what scores them, without the model itself.
 
     Args:
         label_names: [L].
@@ -150,7 +150,7 @@ def load_judged(folder: str | Path) -> JudgedModel:
 
 
 def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
-    """The description of a model folder whose files are what was written, and the settings in it."""
+    """Return the metadata and the settings of a model folder, once its checksums are right."""
     require_model_folder(folder)
     _check_sums(folder)
     with _damage_told(folder / ABOUT):
@@ -161,7 +161,7 @@ def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
 
 
 def made_by(folder: Path) -> str | None:
-    """The fingerprint of the run that has made a model folder; `None` for one that is damaged, or that has none."""
+    """Return the fingerprint of the run that made a model folder; `None` if it is damaged or has none."""
     try:
         _check_sums(folder)
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -172,7 +172,7 @@ def made_by(folder: Path) -> str | None:
 
 @contextmanager
 def _damage_told(place: Path) -> Iterator[None]:
-    """Errors of whatever kind become one that names the folder: half a dozen libraries read parts of it."""
+    """Turn errors of any kind into one that names the folder: half a dozen libraries read parts of it."""
     try:
         yield
     except Exception as error:
@@ -211,7 +211,7 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the name `folder` once it is complete."""
+    """Open a temporary folder that takes the name `folder` once it is complete."""
     put_back(folder)
     refuse_foreign(folder)
     with named_if_full(folder), partial_folder(folder) as place:

@@ -1,4 +1,4 @@
-"""Model folders on the Hugging Face hub: up whole, down without anything that could run."""
+"""Upload and download of model folders on the Hugging Face hub; files that could run are not downloaded."""
 
 import re
 import tempfile
@@ -33,7 +33,7 @@ def push(predictor: Predictor, name: str, *, private: bool | None = None, token:
 
 
 def find(name: str | Path, revision: str | None = None) -> Path:
-    """The model folder of that name on this machine, or else the hub's, fetched into its cache."""
+    """Return the model folder of that name on this machine, or else download it from the hub into its cache."""
     if Path(name).exists() or isinstance(name, Path) or not HUB_NAME.fullmatch(name):
         return Path(name)
     from huggingface_hub import snapshot_download

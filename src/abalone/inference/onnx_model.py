@@ -35,8 +35,8 @@ FORMAT = "1"
 FORMAT_OF_WORDS = "words-1"  # no network: the lexical expert is the classifier
 # Names of the file's metadata. Label names and thresholds stand apart for tools that know no more.
 MARK, LABEL_NAMES, THRESHOLDS, DECISION, READING = "abalone", "label_names", "thresholds", "decision", "reading"
-STORY = "story"  # which files of before do not have
-SAME_EVERYWHERE = "same_on_every_processor"  # which 8-bit files of before do not have, and are not
+STORY = "story"  # absent from files of earlier versions
+SAME_EVERYWHERE = "same_on_every_processor"  # absent from 8-bit files of earlier versions, which are not
 SHAPES = {
     LABEL_NAMES: [str],
     READING: {
@@ -133,7 +133,7 @@ def metadata(
     files: Mapping[str, str],
     story: Mapping[str, Any],
 ) -> dict[str, str]:
-    """What `OnnxModel.load` finds in a file beside the network; `files` of a model folder as text, by name."""
+    """Return the metadata that `OnnxModel.load` reads; `files` of a model folder are text, by name."""
     values = {
         LABEL_NAMES: list(label_names),
         THRESHOLDS: decision.thresholds.values.tolist(),
@@ -147,7 +147,7 @@ def metadata(
 
 
 def lexical_as_text(lexical: LexicalModel) -> dict[str, str]:
-    """Its two files by name, as metadata can hold them."""
+    """Return the two files of the tf-idf model as text, by name."""
     contents = lexical.contents()
     return {SETTINGS: contents[SETTINGS].decode(), TENSORS: b64encode(contents[TENSORS]).decode()}
 

@@ -48,7 +48,7 @@ class Backend(Protocol):
 
 @dataclass(eq=False)
 class Predictor:
-    """Everything between a text and its labels.
+    """A model from texts to labels: network, experts, decision.
 
     Args:
         label_names: [L], the columns of every matrix.

@@ -109,7 +109,7 @@ class Smoothed(nn.Module):
         self.register_buffer("factor", 1 / scale)
 
     def forward(self, states: Tensor) -> Tensor:
-        """[…, in] → […, out], as the layer did."""
+        """Return […, out] of states […, in], as the layer did."""
         computed: Tensor = self.layer(states * self.factor)
         return computed
 
@@ -137,7 +137,7 @@ def smooth(network: nn.Module, **inputs: Tensor) -> None:
 
 
 class _Watch:
-    """Keeps the largest absolute value of each entry of a layer's inputs."""
+    """Hook that keeps the largest absolute value of each entry of a layer's inputs."""
 
     def __init__(self, largest: Tensor) -> None:
         self.largest = largest

@@ -1,4 +1,4 @@
-"""The HTTP interface of a model."""
+"""HTTP endpoints of a model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +44,7 @@ def create_app(
     key: str | None = None,
     room: int = ROOM,
 ) -> FastAPI:
-    """The application that serves a model, for any ASGI server.
+    """Return the application that serves a model, for any ASGI server.
 
     Args:
         served: the model.

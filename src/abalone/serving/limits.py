@@ -22,7 +22,7 @@ PIECE = 64 * 1024  # bytes handed to a connection at a time, as much as it buffe
 
 
 class Memory:
-    """Bytes for all bodies in flight.
+    """Budget of bytes for all bodies in flight.
 
     Where there is no room left, the client that has kept a large body waiting for longest gives way, if that is more
     than a few seconds: halves of requests that never become whole must not keep others out. Small bodies always find
@@ -48,7 +48,7 @@ class Memory:
 
 
 class Share:
-    """What one body takes of the memory, until the end of the `with` block.
+    """The bytes that one body takes of the memory, until the end of the `with` block.
 
     Args:
         memory: which all share.
@@ -98,7 +98,7 @@ class Share:
 
 
 class Paced:
-    """ASGI middleware that hands an answer on as fast as its client reads, and counts what waits.
+    """ASGI middleware that sends an answer as fast as its client reads, and counts the bytes that wait.
 
     Args:
         app: whose answers they are.
@@ -148,7 +148,7 @@ class Paced:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request may ask for.
+    """Limits of one request.
 
     Args:
         body_bytes: of the request.
@@ -166,7 +166,7 @@ class Limits:
 
     @property
     def bytes_in_flight(self) -> int:
-        """Of all requests together."""
+        """Return the bytes of all requests together."""
         return LARGEST_AT_ONCE * self.body_bytes
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ class Limits:
 
 
 async def read_request(request: Request, limits: Limits, share: Share) -> PredictRequest:
-    """The request, checked against the limits; its bytes count for `share`. Raises `Refusal`."""
+    """Return the request, checked against the limits; its bytes count for `share`. Raises `Refusal`."""
     _check_type(request)
     body = await _read_body(request, limits, share)
     try:

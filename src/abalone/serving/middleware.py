@@ -78,7 +78,7 @@ class Metrics:
         self.batch_seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -211,7 +211,7 @@ def _path(scope: Scope) -> str:
 
 
 def read_key(file: Path | None) -> str | None:
-    """The key that the server asks for, from a file or the environment, as the command line is for all to see."""
+    """Return the API key from a file or the environment; the command line is visible to all users."""
     if file is not None:
         with file.open(encoding="ascii", errors="replace") as opened:
             return _checked(opened.read(LONGEST_KEY + 2).strip(), str(file))
@@ -220,7 +220,7 @@ def read_key(file: Path | None) -> str | None:
 
 
 def brings(headers: Headers, key: str) -> bool:
-    """Whether a request has the key: as a bearer token, or as the password of any user, which browsers ask for."""
+    """Tell whether a request has the key: as a bearer token, or as the password of any user, which browsers ask for."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:

@@ -22,7 +22,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the model says of one text."""
+    """The prediction for one text."""
 
     probabilities: np.ndarray  # [L]
     given: np.ndarray  # [L], bool
@@ -48,7 +48,7 @@ class Served:
     label_f1: Sequence[float | None] | None = None
 
     def answer(self, queries: Sequence[Query]) -> list[Verdict]:
-        """One answer a query, in order."""
+        """Return the prediction for each query, in order."""
         texts = [query.text for query in queries]
         probabilities, vectors = self.classifier.probabilities_and_vectors(texts)  # [n, L], [n, h]
         given = self.classifier.decision.labels(probabilities)  # [n, L]
@@ -65,7 +65,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Writes answers of one model.
+    """Writer of the answers of one model.
 
     Args:
         served: the model.
@@ -81,7 +81,7 @@ class Predictions:
             self._check_size(texts * min(top_k, len(self.served.classifier.label_names)))
 
     def body(self, verdicts: Sequence[Verdict], top_k: int | None) -> bytes:
-        """The JSON. It takes a while where labels are many: call it in a thread."""
+        """Return the JSON of an answer. It takes a while where labels are many: call it in a thread."""
         if top_k is None:
             self._check_size(sum(int(verdict.given.sum()) for verdict in verdicts))
         # One text at a time: `json` gives no other thread a turn before it is done.
@@ -114,7 +114,7 @@ class Predictions:
 
 
 def shown_threshold(value: float) -> float | None:
-    """A threshold as answers show it; none for a label that is never given."""
+    """Return a threshold as answers show it; `None` for a label that is never given."""
     return round(float(value), 6) if value <= 1 else None
 
 

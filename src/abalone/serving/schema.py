@@ -39,11 +39,11 @@ class PredictRequest(BaseModel):
 
     @property
     def all_texts(self) -> list[str]:
-        """The texts, be it one or several."""
+        """Return the texts, be it one or several."""
         return [self.text] if self.text is not None else self.texts or []
 
     def named_texts(self) -> Iterator[tuple[str, str]]:
-        """Each text with the name it has in the request, for messages."""
+        """Yield each text with the name it has in the request, for messages."""
         if self.text is not None:
             yield "text", self.text
         else:
@@ -68,7 +68,7 @@ class Neighbour(BaseModel):
 
 
 class Prediction(BaseModel):
-    """What the model says of one text."""
+    """The prediction for one text."""
 
     labels: list[ScoredLabel] = Field(description="The most probable first.")
     evidence: list[Neighbour] | None = Field(None, description="The nearest first; only if the request asks for it.")
@@ -136,7 +136,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a failure
         self.status, self.reason, self.retry_after = status, reason, retry_after
 
     def answer(self) -> JSONResponse:
-        """What the client gets."""
+        """Return the response for the client."""
         return problem(self.status, self.reason, retry_after=self.retry_after)
 
 

@@ -1,4 +1,4 @@
-"""The server process: a socket, uvicorn, connections that have to keep moving, the log, and an orderly end."""
+"""The server process: socket, uvicorn, limits and timeouts of connections, log, shutdown."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ KINDS_OF_LINES = 1000  # to remember; some libraries make a new one of every lin
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many connections there may be, and how long each may keep the server waiting.
+    """Limits of connections: their number, and the seconds each may keep the server waiting.
 
     Args:
         connections: at a time.
@@ -49,7 +49,7 @@ class ConnectionLimits:
 
     @classmethod
     def affordable(cls) -> "ConnectionLimits":
-        """The usual ones, or fewer connections where this process may not open as many files."""
+        """Return the default limits, or fewer connections where this process may not open as many files."""
         usual = cls()
         try:
             import resource
@@ -172,7 +172,7 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 
 def _network(peer: tuple[Any, ...] | None) -> str:
-    """Whose connection it is: who has one address of IPv6 usually has all of its network."""
+    """Return the address of a client; for IPv6 its /64 network, which usually belongs to one client."""
     if not peer:
         return ""
     address = ip_address(peer[0].partition("%")[0])
@@ -182,7 +182,7 @@ def _network(peer: tuple[Any, ...] | None) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at that address; taken before the model is read, so that a port in use is told at once."""
+    """Bind a socket to the address; before the model is read, so that a port in use is an error at once."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         bound = socket.create_server((host, port), family=family, backlog=QUEUE)
@@ -195,13 +195,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(bound: socket.socket) -> str:
-    """Where a browser finds it."""
+    """Return the URL of the server."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def own_hosts(host: str, bound: socket.socket) -> list[str] | None:
-    """The names that a server reachable from this machine alone answers to; of others none is known."""
+    """Return the host names of a server that is reachable from this machine alone; `None` for others."""
     if not ip_address(bound.getsockname()[0]).is_loopback:
         return None
     return [*LOCAL, host, f"[{host}]", bound.getsockname()[0]]
@@ -227,7 +227,7 @@ def serve(app: FastAPI, bound: socket.socket, ready: Callable[[], None] = lambda
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with connections that keep moving, and an end on time.
+    """uvicorn with limits of connections and a bounded shutdown.
 
     Args:
         app: what to serve, made by `create_app`.
@@ -255,14 +255,14 @@ class Server(uvicorn.Server):
         self._in_flight, self._ready = app.state.in_flight, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and tell."""
+        """Start to accept connections, then call `ready`."""
         await super().startup(sockets)
         for bound in sockets or []:
             bound.listen(QUEUE)  # which asyncio has made as short as it accepts at a time
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what is in flight: with what was asked for as long as there is time, then with a 503."""
+        """Answer the requests in flight: with predictions as long as there is time, then with a 503."""
         loop = asyncio.get_running_loop()
         ends = (
             loop.call_later(LAST_ANSWERS, self._in_flight.end),
@@ -278,7 +278,7 @@ class Server(uvicorn.Server):
 
 
 class Sparing(logging.Filter):
-    """Leaves out lines of a kind that has just been written often, and says later how many.
+    """Log filter that leaves out lines of a kind that has just been written often, and says later how many.
 
     Errors of the server keep their line, which has the id that the client was given; only their tracebacks go.
     """
@@ -288,7 +288,7 @@ class Sparing(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write it."""
+        """Tell whether to write the line."""
         kind = (record.name, str(record.msg).partition("\n")[0])
         since, lines = self._seen.get(kind, (record.created, 0))
         if record.created - since >= SAME_WITHIN:

@@ -41,7 +41,7 @@ PROBE = b64decode(
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts become pieces of token ids.
+    """Tokenisation: texts to pieces of token ids.
 
     Args:
         tokenizer: as JSON, without truncation, padding or special tokens.
@@ -69,7 +69,7 @@ class Reading:
         return backend
 
     def pieces(self, texts: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
-        """The pieces of all texts in order, and how many each text has, [n]."""
+        """Return the pieces of all texts in order, and the number of pieces of each text, [n]."""
         ids = encode_in_pieces(self._backend, texts, self.max_length * self.max_chunks)
         offsets = np.cumsum([0, *map(len, ids)])
         tokens = TokenArray(np.concatenate(ids), offsets, tuple(self.prefix), tuple(self.suffix))
@@ -77,7 +77,7 @@ class Reading:
         return [piece for document in chunks for piece in document], np.array([len(document) for document in chunks])
 
     def padded(self, pieces: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """The network's input: `input_ids` and `attention_mask`, [B, T]."""
+        """Return the network's input: `input_ids` and `attention_mask`, [B, T]."""
         lengths = np.array([len(piece) for piece in pieces])
         mask = np.arange(lengths.max()) < lengths[:, None]
         ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
@@ -137,7 +137,7 @@ class OnnxBackend:
 
 @dataclass(frozen=True, eq=False)
 class StoredNeighbours:
-    """What `NearestNeighbours` knows and says.
+    """`NearestNeighbours` as stored in an ONNX file, in numpy.
 
     Args:
         embeddings: of the training documents, [N, d], rows of length 1.
@@ -153,7 +153,7 @@ class StoredNeighbours:
 
     @classmethod
     def found_in(cls, stored: Mapping[str, str]) -> "StoredNeighbours | None":
-        """Those in a file's metadata, if there are any."""
+        """Return the neighbours in a file's metadata, if there are any."""
         if NEIGHBOURS not in stored:
             return None
         tensors = load(b64decode(stored[NEIGHBOURS], validate=True))
