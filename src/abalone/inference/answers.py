@@ -2,11 +2,12 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from itertools import pairwise
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -156,63 +157,43 @@ def _separator(names: Sequence[str]) -> str | None:
     return {";": "; ", "|": " | ", ",": ", "}[free[0]] if free else None
 
 
-class PartWriter(Protocol):
-    """Writer of one part, which takes its answers some at a time."""
-
-    def write(self, answers: list[Answer]) -> None:
-        """Add some."""
-
-    def close(self) -> None:
-        """Write what is still to be written; the file itself stays open."""
-
-
-def open_writer(file: BinaryIO, form: Form) -> PartWriter:
-    """Return the writer of a format."""
-    return _ParquetWriter(file) if form == "parquet" else _JsonWriter(file)
-
-
 def require(form: Form) -> None:
     """Raise `ImportError` if a library for the format is not installed: before the work, not after."""
     if form == "parquet":
         _import_pyarrow()
 
 
-class _JsonWriter:
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+@contextmanager
+def part_writer(file: BinaryIO, form: Form) -> Iterator[Callable[[list[Answer]], None]]:
+    """Open a writer of answers, some at a time, to one file; the file itself stays open.
 
-    def write(self, answers: list[Answer]) -> None:
-        self._file.write("".join(f"{printable_json(answer)}\n" for answer in answers).encode())
-
-    def close(self) -> None:
-        pass
-
-
-class _ParquetWriter:
-    """Parquet with the fields of the JSON lines as columns: `labels` a list, `probabilities`, if any, a map.
-
-    Ids, if any, are strings here: a later row may have one where all before had numbers.
+    In Parquet the columns are the fields of the JSON lines: `labels` a list, `probabilities`, if any, a map. Ids, if
+    any, are strings there: a later row may have one where all before had numbers.
     """
+    if form == "jsonl":
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._writer: Any = None  # the first answer says which columns there are
+        def write_lines(answers: list[Answer]) -> None:
+            file.write("".join(f"{printable_json(answer)}\n" for answer in answers).encode())
 
-    def write(self, answers: list[Answer]) -> None:
-        pyarrow = _import_pyarrow()
-        if self._writer is None:
+        yield write_lines
+        return
+    pyarrow = _import_pyarrow()
+    writer: Any = None
+
+    def write_rows(answers: list[Answer]) -> None:
+        nonlocal writer
+        if writer is None:  # the first answer says which columns there are
             fields = {"id": pyarrow.string()} if "id" in answers[0] else {}
             fields["labels"] = pyarrow.list_(pyarrow.string())
             if "probabilities" in answers[0]:
                 fields["probabilities"] = pyarrow.map_(pyarrow.string(), pyarrow.float64())
-            self._schema = pyarrow.schema(fields)
-            self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
+            writer = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(fields))
         rows = [{**answer, "id": str(answer["id"])} if "id" in answer else answer for answer in answers]
-        self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
+        writer.write_table(pyarrow.Table.from_pylist(rows, schema=writer.schema))
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    yield write_rows
+    if writer is not None:
+        writer.close()
 
 
 def _import_pyarrow() -> Any:

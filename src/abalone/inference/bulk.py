@@ -17,7 +17,7 @@ from abalone.files.digest import add_texts
 from abalone.files.errors import readable
 from abalone.files.locks import LOCK, alone_in
 from abalone.files.partial import remove_abandoned
-from abalone.inference.answers import Answer, Form, Wanted, answers, open_writer, require, windows
+from abalone.inference.answers import Answer, Form, Wanted, answers, part_writer, require, windows
 from abalone.progress import whole
 
 if TYPE_CHECKING:
@@ -175,17 +175,15 @@ class Parts:
         """Write one more part: there, and in the manifest, when the context ends well, or not at all."""
         path = self.folder / f"part-{len(self.done):05d}.{self.form}"
         digest, documents = hashlib.sha256(), 0
-        with written_whole(path) as file:
-            writer = open_writer(file, self.form)
+        with written_whole(path) as file, part_writer(file, self.form) as write_answers:
 
             def write(texts: list[str], answers: list[Answer]) -> None:
                 nonlocal documents
                 documents += len(answers)
                 add_texts(digest, and_their_ids(texts))
-                writer.write(answers)
+                write_answers(answers)
 
             yield write
-            writer.close()
         # A part that is not in the manifest yet when the process is killed is made again, to the same bytes.
         self.done.append(Part(path.name, documents, digest.hexdigest(), sha256(path)))
         self._write_manifest()
@@ -206,7 +204,7 @@ class Parts:
                 f"{self.folder} was started with other settings: {'; '.join(differing)}. "
                 "Use the same settings, or give another folder"
             )
-        self.done, self.complete = [Part(**part) for part in stored["parts"]], stored["complete"]
+        self.done, self.complete = stored["parts"], stored["complete"]
         for number, part in enumerate(self.done):
             path = self.folder / part.name
             if not path.is_file() or sha256(path) != part.sha256:
@@ -244,15 +242,15 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if stored["format"] == FORMAT:
-            return {"job": dict(stored["job"]), "complete": stored["complete"], "parts": _parts(stored["parts"])}
+            return {
+                "job": dict(stored["job"]),
+                "complete": stored["complete"],
+                "parts": [Part(**part) for part in stored["parts"]],
+            }
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         reason = readable(f"{type(error).__name__}: {error}")
         raise ValueError(f"{path} is damaged ({reason}): give another folder") from None
     raise ValueError(f"{path} has format {stored['format']}, and this version reads {FORMAT}: give another folder")
-
-
-def _parts(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [asdict(Part(**part)) for part in stored]
 
 
 def _shown(value: object) -> str:
