@@ -30,7 +30,7 @@ def as_trained_on(corpus: Corpus, story: Mapping[str, Any]) -> Corpus:
     """Return a corpus with all documents in its training split that a model was trained on.
 
     With folds, validation documents are training documents too. A model tells by having had none for validation alone;
-    an ONNX file of before does not tell.
+    an ONNX file of an earlier version does not tell.
 
     Args:
         corpus: the data, as it was split.
