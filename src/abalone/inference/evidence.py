@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -60,13 +60,12 @@ class Evidence:
 
     def __init__(self, texts: Sequence[str], labels: list[list[str]], vectors: Vectors) -> None:
         self._texts, self._labels = texts, labels
-        self._neighbours: _Nearest
+        self._neighbours: Any  # `NearestNeighbours` or `_SharedWords`, as the vectors are
         if not isinstance(vectors, np.ndarray):
             self._neighbours = _SharedWords(vectors)
             return
-        from abalone.evaluation.neighbours import (
-            NearestNeighbours,  # torch, which an ONNX file without evidence does not need
-        )
+        # With torch, which an ONNX file without evidence does not need.
+        from abalone.evaluation.neighbours import NearestNeighbours
 
         unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
         self._neighbours = NearestNeighbours(device="cpu").fit(vectors, unlabelled)
@@ -106,12 +105,6 @@ class Evidence:
         # Cut first: white space is then looked for in a snippet and not in a whole book.
         beginning = self._texts[row][: 4 * SHOWN]
         return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
-
-
-class _Nearest(Protocol):
-    def neighbours(self, vectors: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the k nearest, and their cosines, [n, k] each, nearest first."""
-        ...
 
 
 class _SharedWords:

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.config import Config
-from abalone.data.in_memory import read_texts
 from abalone.data.seen import SeenTexts
 from abalone.evaluation.blocks import EVERY, Scores
 from abalone.evaluation.checks import Labels
@@ -152,6 +151,8 @@ class Predictor:
 
     def predict(self, texts: Sequence[str]) -> list[list[str]]:
         """Return label names for each text, of which none may be empty."""
+        from abalone.data.in_memory import read_texts  # with modules for splitting that `abalone predict` does not need
+
         return self.names(self.decision.labels(self.probabilities(read_texts(texts))))
 
     def evaluate(self, truth: Labels, probabilities: Scores) -> tuple[dict[str, float], list[LabelScore]]:
