@@ -14,8 +14,7 @@ from abalone import AbaloneClassifier
 from abalone.encoder.load import load_encoder
 from abalone.inference.export import export
 from abalone.inference.folder import SUMS, load, save
-from abalone.inference.onnx_checksum import with_checksum
-from abalone.inference.onnx_model import OnnxModel
+from abalone.inference.onnx_model import OnnxModel, with_checksum
 from abalone.inference.predictor import Predictor
 from fuzz_readers import Files, put_damaged, written_by
 from fuzzing import Target, only_clear_errors

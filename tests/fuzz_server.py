@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from running import LetterCounter, running
 
 from abalone.inference.evidence import Evidence
-from abalone.inference.served import Served
 from abalone.serving.app import create_app
 from abalone.serving.limits import Limits
+from abalone.serving.predictions import Served
 from fuzzing import Target
 from mutations import TOKENS, mutated
 from patience import PATIENCE

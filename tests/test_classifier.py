@@ -136,7 +136,7 @@ def test_every_way_to_train(encoder, data, settings):
         from abalone.encoder.load import load_encoder
 
         before = load_encoder(encoder)[0].state_dict()
-        after = model.predictor_.encoder.state_dict()
+        after = model.predictor_.network.encoder.state_dict()
         moved = {name for name in before if not np.array_equal(before[name], after[name])}
         assert moved
         assert all("layer.1." in name for name in moved)

@@ -135,7 +135,7 @@ def test_saved_again_it_is_the_same_to_the_byte(model, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda folder, about: shutil.rmtree(folder / "lexical"), "neither an encoder nor the folder lexical"),
+        (lambda folder, about: shutil.rmtree(folder / "lexical"), "neither an encoder nor a tf-idf model"),
         (lambda folder, about: about["label_names"].pop(), "there are 4 label names, and thresholds for 5"),
         (lambda folder, about: about["decision"]["mixture"].update(lexical=0.5), "no encoder to mix experts with"),
         (lambda folder, about: about["config"].update(epochs=3), "without an encoder epochs must be 0, got 3"),
@@ -173,7 +173,7 @@ def test_training_ends_with_words_where_validation_gives_the_encoder_no_weight(w
     assert "does not beat" not in done.stderr
     assert done.stdout.count("validation") == 1
     predictor = load(tmp_path / "model")
-    assert predictor.encoder is None
+    assert predictor.backend is None
     assert nearest_recipe(predictor.config) == ("words", [])
     assert len(predictor.story["history"]["training"]) == 1, "what was tried is told"
     assert (

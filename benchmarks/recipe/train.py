@@ -93,7 +93,7 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
     logits = np.concatenate([each.logits for each in answers], axis=1)  # [S, n, L]
     setting = choose_setting(logits, held_out_labels(corpus.train, folds)["learnable"]) if len(logits) > 1 else 0
     embeddings = predictor.embed(corpus.test.texts)
-    said = {"held out head": logits[setting], "test head": predictor.network[2].logits(embeddings)}
+    said = {"held out head": logits[setting], "test head": predictor.network.head.logits(embeddings)}
     if config.neighbours:
         k, neighbours = NearestNeighbours().k, predictor.neighbours
         if neighbours is None:  # not mixed in here
@@ -101,7 +101,7 @@ def train(run: Run, corpus: Corpus, encoder: str, folder: Path) -> None:
         said["held out neighbours"] = np.concatenate(
             [vote_logits(each.shares.toarray(), k) for each in answers if each.shares is not None]
         )
-        said["test neighbours"] = neighbours.logits(embeddings)
+        said["test neighbours"] = neighbours.logits_in_blocks(embeddings)[EVERY, EVERY]
     history = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     story = {
         "config": predictor.config.replace(encoder=Path(encoder).name).to_dict(),

@@ -16,7 +16,6 @@ from abalone.data.corpus import Corpus, Split
 from abalone.data.in_memory import Labels, Texts, corpus_of, is_matrix, known_labels, read_texts
 from abalone.evaluation.matrices import EVERY, row_blocks
 from abalone.evaluation.metrics import LabelScore
-from abalone.evaluation.scored_model import evaluate_model
 from abalone.files.atomic import remove_unless_in_use
 from abalone.files.cache import cache_entry
 from abalone.launch import is_main
@@ -193,7 +192,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def evaluate_split(self, split: Split) -> tuple[dict[str, float], list[LabelScore]]:
         """Return scores on a split whose label columns are those of the model, overall and label by label."""
         check_is_fitted(self, "predictor_")
-        return evaluate_model(self.predictor_, split.labels, self.predictor_.scores(split.texts))
+        return self.predictor_.evaluate(split.labels, self.predictor_.scores(split.texts))
 
     def evaluate_out_of_fold(self) -> tuple[dict[str, float], list[LabelScore]]:
         """Return out-of-fold scores on the training documents, overall and label by label.

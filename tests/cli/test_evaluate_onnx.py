@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
-from abalone.inference import onnx_model
+from abalone.inference.backends import onnx as backend
+from abalone.inference.backends.onnx import OnnxBackend
 from abalone.inference.export import export
-from abalone.inference.onnx_checksum import KEY, with_checksum
-from abalone.inference.onnx_model import STORY, OnnxModel
+from abalone.inference.onnx_model import KEY, STORY, OnnxModel, with_checksum
 
 NAMES = tiny.WORDS[:5]
 TEXTS, LABELS = tiny.corpus(150, seed=3)
@@ -103,10 +103,10 @@ def test_of_a_table_that_has_grown_what_is_new_is_scored(made, tmp_path):
 
 def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
     """However often the metrics look at the probabilities, and with more texts than are in memory at a time."""
-    texts, read, outputs = TEXTS[:50], list[str](), OnnxModel._outputs
+    texts, read, outputs = TEXTS[:50], list[str](), OnnxBackend._read
     expected = OnnxModel.load(made / "model.onnx").probabilities(texts)
-    monkeypatch.setattr(OnnxModel, "_outputs", lambda self, some: read.extend(some) or outputs(self, some))
-    monkeypatch.setattr(onnx_model, "BLOCK", 7)
+    monkeypatch.setattr(OnnxBackend, "_read", lambda self, some: read.extend(some) or outputs(self, some))
+    monkeypatch.setattr(backend, "BLOCK", 7)
     monkeypatch.setattr("abalone.evaluation.matrices.AT_ONCE", 40)
     tiny.write_jsonl(made / "new.jsonl", texts, lists(LABELS[:50]), [None] * 50)
     words = [made / "new.jsonl", "--split", "all", "--json"]
@@ -114,7 +114,8 @@ def test_every_text_is_read_once_and_stays_in_its_place(made, monkeypatch):
     assert read[1:] == texts  # the first is that of `load`
     monkeypatch.undo()
     agree(in_blocks, told(run(made / "model", *words).stdout))
-    np.testing.assert_allclose(OnnxModel.load(made / "model.onnx").kept_scores(texts), expected, atol=1e-6)
+    monkeypatch.setattr(backend, "BLOCK", 7)
+    np.testing.assert_allclose(OnnxModel.load(made / "model.onnx").probabilities(texts), expected, atol=1e-6)
 
 
 def with_story(file: Path, target: Path, story: dict[str, object] | None) -> Path:

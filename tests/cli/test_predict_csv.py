@@ -9,7 +9,7 @@ from test_predict import TEXTS, from_stdin, model, run
 
 from abalone import progress
 from abalone.data.labels import find_separators, read_cell, split_cell
-from abalone.inference.csv_answers import CsvAnswers
+from abalone.inference.answers import CsvAnswers
 
 __all__ = ["model"]  # the fixture
 

@@ -15,6 +15,7 @@ from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder, load_without_transformers
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
+from abalone.inference.backends.torch import TorchBackend
 from abalone.inference.folder import load, save
 from abalone.inference.predictor import Predictor
 
@@ -34,7 +35,12 @@ def saved(folder, kind="bert", pooling="cls"):
     config = Config(pooling=pooling, max_length=20, max_chunks=2, device="cpu")
     story = {"statistics": {"frequencies": [1] * 5}}
     names, decision = ("a", "b", "c", "d", "e"), Decision(Thresholds(np.full(5, 0.5)))
-    save(Predictor(config, names, encoder.eval(), tokenizer, head, decision, story=story), folder / "model")
+    save(
+        Predictor(
+            names, TorchBackend(encoder.eval(), tokenizer, head, config), decision, story=story, trained_with=config
+        ),
+        folder / "model",
+    )
     (folder / "model" / "SHA256SUMS").unlink()
     return folder / "model"
 
@@ -44,11 +50,12 @@ def saved(folder, kind="bert", pooling="cls"):
 def test_probabilities_are_those_of_the_model_read_with_transformers(kind, pooling, tmp_path):
     folder = saved(tmp_path, kind, pooling)
     bare, whole = load(folder, only_to_answer=True), load(folder)
-    assert isinstance(bare.encoder.model, BertSkeleton)
-    assert not isinstance(whole.encoder.model, BertSkeleton)
+    assert isinstance(bare.network.encoder.model, BertSkeleton)
+    assert not isinstance(whole.network.encoder.model, BertSkeleton)
     assert np.ptp(whole.probabilities(TEXTS), axis=0).max() > 0.05  # or anything would pass
     np.testing.assert_array_equal(bare.probabilities(TEXTS), whole.probabilities(TEXTS))
-    assert (bare.max_length, bare.special_tokens) == (whole.max_length, whole.special_tokens)
+    assert bare.network.max_length == whole.network.max_length
+    assert bare.network.special_tokens == whole.network.special_tokens
 
 
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert", "electra"])
@@ -63,7 +70,7 @@ def test_weights_in_half_precision_are_computed_with_in_full(tmp_path):
     weights = folder / "model.safetensors"
     save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
     bare, whole = load(folder, only_to_answer=True), load(folder)
-    assert isinstance(bare.encoder.model, BertSkeleton)
+    assert isinstance(bare.network.encoder.model, BertSkeleton)
     np.testing.assert_array_equal(bare.probabilities(TEXTS), whole.probabilities(TEXTS))
 
 
@@ -72,7 +79,7 @@ def test_special_tokens_in_a_text_are_read_as_the_folder_says(split, tmp_path):
     folder = saved(tmp_path)
     change(folder / "tokenizer_config.json", split_special_tokens=split)
     bare, whole = load(folder, only_to_answer=True), load(folder)
-    assert bare._plain_tokenizer.fingerprint == whole._plain_tokenizer.fingerprint
+    assert bare.network._plain_tokenizer.fingerprint == whole.network._plain_tokenizer.fingerprint
     np.testing.assert_array_equal(bare.probabilities(TEXTS), whole.probabilities(TEXTS))
 
 

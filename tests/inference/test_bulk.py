@@ -13,8 +13,7 @@ from abalone.evaluation.thresholds import Thresholds
 from abalone.files.locks import InUseError
 from abalone.inference import answers as answers_module
 from abalone.inference.answers import Wanted
-from abalone.inference.bulk import model_checksum, predict_in_parts
-from abalone.inference.parts import Parts
+from abalone.inference.bulk import Parts, model_checksum, predict_in_parts
 
 TEXTS = [f"text {number}" for number in range(25)]
 

@@ -13,16 +13,15 @@ from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
 import abalone.inference.export as exporting
-import abalone.inference.int8 as int8
+import abalone.inference.quantization as quantization
 from abalone.cli import app
 from abalone.encoder.heads import LinearHead
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.inference.export import export
-from abalone.inference.int8 import saturating
-from abalone.inference.onnx_graph import Network, graph_of
+from abalone.inference.export import Network, export, graph_of
 from abalone.inference.onnx_model import OnnxModel
+from abalone.inference.quantization import saturating
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +85,7 @@ def test_the_expert_for_words_goes_along(quick, with_words, tmp_path):
     np.testing.assert_allclose(model.probabilities(texts), with_words.predict_proba(texts), atol=1e-5)
     assert model.predict(texts) == with_words.predict(texts)
     neural = replace(with_words.predictor_.decision, mixture=Mixture())  # that it is heard at all
-    without = neural.probabilities(with_words.predictor_.head.logits(with_words.encode(texts)), {})
+    without = neural.probabilities(with_words.predictor_.network.head.logits(with_words.encode(texts)), {})
     assert np.abs(model.probabilities(texts) - without).max() > 0.1
     small = OnnxModel.load(export(with_words.predictor_, tmp_path / "int8.onnx", int8=True).path)
     assert 1e-6 < np.abs(small.probabilities(texts) - with_words.predict_proba(texts)).mean() < 0.03
@@ -127,7 +126,9 @@ def test_eight_bits_are_smaller_and_nearly_as_exact(quick, classifier, tmp_path)
 
 
 def test_eight_bits_that_depend_on_the_processor_are_refused(quick, classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr(int8, "_ranges", lambda weights: [{"axis": 1}])  # all of the 8 bits, as the quantiser has it
+    monkeypatch.setattr(
+        quantization, "_ranges", lambda weights: [{"axis": 1}]
+    )  # all of the 8 bits, as the quantiser has it
     with pytest.raises(ValueError, match=r"nothing was written: 8-bit products of .* would be cut off on processors"):
         export(classifier.predictor_, tmp_path / "model.onnx", int8=True)
     assert list(tmp_path.iterdir()) == []
@@ -162,7 +163,7 @@ def test_a_file_that_fails_its_check_is_not_put_in_place(quick, classifier, tmp_
     with pytest.raises(ValueError, match="nothing was written: probabilities from the ONNX file are off by"):
         export(classifier.predictor_, file)
     other = fit(tmp_path / "other", seed=5)
-    other.predictor_.head.bias.add_(1)
+    other.predictor_.network.head.bias.add_(1)
     monkeypatch.setattr(exporting, "TOLERANCE_FP32", 1e-4)
     with pytest.raises(ValueError, match="nothing was written"):  # the graph is another model's
         export(other.predictor_, file)
@@ -187,7 +188,7 @@ def test_a_full_disk_leaves_the_old_file(quick, classifier, tmp_path):
 
 def test_words_that_do_not_fit_beside_the_network(with_words, tmp_path, monkeypatch):
     predictor = with_words.predictor_
-    weights = 4 * sum(weight.numel() for weight in predictor.encoder.model.parameters())
+    weights = 4 * sum(weight.numel() for weight in predictor.network.encoder.model.parameters())
     monkeypatch.setattr(exporting, "LARGEST_FILE", weights + 100)
     with pytest.raises(ValueError, match="one ONNX file holds at most 2"):
         export(predictor, tmp_path / "model.onnx")
@@ -204,9 +205,11 @@ def test_what_cannot_be_done_is_said_at_once(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "LARGEST_FILE", 1000)
     with pytest.raises(ValueError, match="one ONNX file holds at most 2"):
         export(predictor, tmp_path / "model.onnx")
-    several = LinearHead(predictor.head.weight[:1].repeat(2, 1, 1), predictor.head.bias[:1].repeat(2, 1))
+    several = LinearHead(
+        predictor.network.head.weight[:1].repeat(2, 1, 1), predictor.network.head.bias[:1].repeat(2, 1)
+    )
     with pytest.raises(ValueError, match="a head of several linear layers cannot be exported: train the model again"):
-        export(replace(predictor, head=several), tmp_path / "model.onnx")
+        export(replace(predictor, backend=replace(predictor.network, head=several)), tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[onnx\]'"):
         export(predictor, tmp_path / "model.onnx")

@@ -360,7 +360,7 @@ def test_token_cache_that_is_warm_gives_the_same_folder(tmp_path, monkeypatch):
 
 def test_tokenizer_is_saved_without_what_was_last_asked_of_it(predictor, folder, tmp_path):
     """Padding came with it, or stayed from a call before: with a warm token cache nobody makes one."""
-    backend = predictor.tokenizer.backend_tokenizer
+    backend = predictor.network.tokenizer.backend_tokenizer
     backend.enable_padding(length=64)
     backend.enable_truncation(7)
     try:

@@ -72,7 +72,7 @@ def test_up_and_down_again(classifier, hub, tmp_path):
 
 
 def test_what_only_other_tools_read_stays_behind(classifier, hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(classifier.predictor_.tokenizer, "chat_template", "{{ messages }}")
+    monkeypatch.setattr(classifier.predictor_.network.tokenizer, "chat_template", "{{ messages }}")
     classifier.push_to_hub("me/chatty")
     assert (tmp_path / "hub/me/chatty/chat_template.jinja").is_file()
     again = AbaloneClassifier.from_pretrained("me/chatty", device="cpu")

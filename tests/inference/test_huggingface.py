@@ -35,7 +35,9 @@ def fit(folder, kind="bert", **settings):
     encoder = architectures.save_encoder(folder / f"encoder-{kind}", kind)
     settings = {"pooling": "cls", "max_length": 20, "lexical": False, "folds": 0, "device": "cpu"} | settings
     classifier = AbaloneClassifier("fast", encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
-    classifier.predictor_.head.weight.mul_(3)  # an untrained encoder's documents are alike: make the answers differ
+    classifier.predictor_.network.head.weight.mul_(
+        3
+    )  # an untrained encoder's documents are alike: make the answers differ
     return classifier
 
 
@@ -65,14 +67,14 @@ def test_a_pipeline_gives_our_probabilities(kind, tmp_path):
 @pytest.mark.parametrize("labels", [5, 40])  # fewer and more than the encoder is wide
 def test_large_entries_and_logits_stay_in_tanhs_linear_range(labels, tmp_path):
     predictor = fit(tmp_path).predictor_
-    norm = predictor.encoder.model.encoder.layer[-1].output.LayerNorm
+    norm = predictor.network.encoder.model.encoder.layer[-1].output.LayerNorm
     with torch.no_grad():
         norm.weight[3] = 30.0  # trained encoders have such entries, if hardly that large
     generator = torch.Generator().manual_seed(0)
-    predictor.head = LinearHead(torch.randn(1, labels, 32, generator=generator), torch.zeros(1, labels))
+    predictor.network.head = LinearHead(torch.randn(1, labels, 32, generator=generator), torch.zeros(1, labels))
     predictor.decision = Decision(Thresholds(np.full(labels, 0.5)))
     predictor.label_names = tuple(f"label {number}" for number in range(labels))
-    logits = predictor.head.logits(predictor.embed(TEXTS))
+    logits = predictor.network.head.logits(predictor.embed(TEXTS))
     assert np.abs(predictor.embed(TEXTS)).max() > 10
     assert np.abs(logits).max() > 10
     save(predictor, tmp_path / "model")
@@ -85,7 +87,7 @@ def test_a_half_precision_copy_still_works(tmp_path):
     classifier.save_pretrained(tmp_path / "model")
     for dtype in (torch.bfloat16, torch.float16):
         model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model", dtype=dtype)
-        inputs = classifier.predictor_.tokenizer(TEXTS[1:9], padding=True, return_tensors="pt")
+        inputs = classifier.predictor_.network.tokenizer(TEXTS[1:9], padding=True, return_tensors="pt")
         with torch.no_grad():
             given = model(**inputs).logits.float().sigmoid().numpy()
         np.testing.assert_allclose(given, classifier.predict_proba(TEXTS[1:9]), atol=0.03)
@@ -111,12 +113,12 @@ def test_there_is_one_copy_of_the_weights(tmp_path):
     }
     with safe_open(tmp_path / "model" / "model.safetensors", "pt") as file:
         names = set(file.keys())
-    encoder = {f"bert.{name}" for name in classifier.predictor_.encoder.model.state_dict()}
+    encoder = {f"bert.{name}" for name in classifier.predictor_.network.encoder.model.state_dict()}
     assert names == encoder | {
         f"{layer}.{part}" for layer in ("bert.pooler.dense", "classifier") for part in ("weight", "bias")
     }
     assert sequence_classifier(classifier.predictor_).bert.embeddings.word_embeddings.weight.data_ptr() == (
-        classifier.predictor_.encoder.model.embeddings.word_embeddings.weight.data_ptr()
+        classifier.predictor_.network.encoder.model.embeddings.word_embeddings.weight.data_ptr()
     )
 
 
@@ -139,11 +141,13 @@ def test_a_folder_of_before_still_loads(tmp_path):
     """Bare encoder weights, a tokenizer with its own length, a head of several layers, none of the others' files."""
     classifier = fit(tmp_path)
     predictor = classifier.predictor_
-    predictor.head = type(predictor.head)(predictor.head.weight.repeat(3, 1, 1), predictor.head.bias.repeat(3, 1))
+    predictor.network.head = type(predictor.network.head)(
+        predictor.network.head.weight.repeat(3, 1, 1), predictor.network.head.bias.repeat(3, 1)
+    )
     expected = classifier.predict_proba(TEXTS)
     classifier.save_pretrained(tmp_path / "model")
-    predictor.encoder.model.save_pretrained(tmp_path / "model")
-    predictor.tokenizer.save_pretrained(tmp_path / "model")
+    predictor.network.encoder.model.save_pretrained(tmp_path / "model")
+    predictor.network.tokenizer.save_pretrained(tmp_path / "model")
     (tmp_path / "model" / "modules.json").unlink()
     about = json.loads((tmp_path / "model" / "abalone.json").read_text())
     del about["tokenizer_max_length"]
@@ -156,7 +160,7 @@ def test_a_longer_reading_may_be_asked_of_a_folder(tmp_path):
     classifier = fit(tmp_path, max_length=8)
     classifier.save_pretrained(tmp_path / "model")
     longer = load(tmp_path / "model", max_length=40)
-    assert longer.max_length == 40
+    assert longer.network.max_length == 40
     assert not np.allclose(longer.embed(TEXTS[:1]), classifier.encode(TEXTS[:1]))
     assert json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())["model_max_length"] == 8
 

@@ -16,10 +16,9 @@ from abalone.cli import app
 from abalone.data import tokens
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.mixing import Mixture
-from abalone.inference import onnx_model
+from abalone.inference.backends import onnx as backend
 from abalone.inference.export import export
-from abalone.inference.onnx_checksum import DIGITS, ENTRY, KEY, PROMISE, with_checksum
-from abalone.inference.onnx_model import BLOCK, OnnxModel, lexical_as_text
+from abalone.inference.onnx_model import DIGITS, ENTRY, KEY, PROMISE, OnnxModel, lexical_as_text, with_checksum
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +51,15 @@ def test_long_text_has_the_same_answer_and_is_tokenized_only_as_far_as_it_is_rea
     long, beginning = " ".join([*TEXTS, "w1"] * 500), " ".join(TEXTS)
     encode = tokens.encode_in_pieces
 
-    def watched(backend, texts, most):
+    def watched(tokenizer, texts, most):
         class Watched:
             def encode_batch_fast(self, pieces, **options):
                 given.extend(pieces)
-                return backend.encode_batch_fast(pieces, **options)
+                return tokenizer.encode_batch_fast(pieces, **options)
 
         return encode(Watched(), texts, most)
 
-    for module in (tokens, onnx_model):
+    for module in (tokens, backend):
         monkeypatch.setattr(module, "encode_in_pieces", watched)
     for answer in (model.probabilities, classifier.predict_proba):
         np.testing.assert_array_equal(answer([long]), answer([beginning]))
@@ -91,7 +90,7 @@ def test_streams_are_answered_too(file, classifier):
 
 def test_many_texts_come_back_in_order(file, classifier):
     model = OnnxModel.load(file, threads=1)
-    texts = [TEXTS[number % len(TEXTS)] for number in range(BLOCK + 100)]
+    texts = [TEXTS[number % len(TEXTS)] for number in range(backend.BLOCK + 100)]
     expected = classifier.predict_proba(TEXTS)[np.arange(len(texts)) % len(TEXTS)]
     np.testing.assert_allclose(model.probabilities(texts), expected, atol=1e-5)
     assert model.predict([]) == []

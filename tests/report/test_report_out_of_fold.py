@@ -80,7 +80,7 @@ def test_runs_on_other_documents_stand_alone():
 def test_documents_out_of_fold_need_an_answer_each():
     class Model:
         label_names = tuple("abcde")
-        predictor_ = SimpleNamespace(encoder=None, out_of_fold=None, story={})
+        predictor_ = SimpleNamespace(backend=None, out_of_fold=None, story={})
 
     texts = ["one", "two"]
     documents = Documents("made up", "out of fold", texts, [["a"], []])

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from running import LetterCounter
 
 from abalone.cli import app
-from abalone.inference.served import Served
 from abalone.serving import server
+from abalone.serving.predictions import Served
 
 if __name__ == "__main__":
     server.LAST_ANSWERS = 1

@@ -9,8 +9,8 @@ import numpy as np
 
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import NEVER, Thresholds
-from abalone.inference.served import Served
 from abalone.serving.app import create_app
+from abalone.serving.predictions import Served
 from abalone.serving.server import Server, address, bind
 from patience import PATIENCE
 

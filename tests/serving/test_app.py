@@ -13,10 +13,10 @@ from opentelemetry import trace
 from running import LetterCounter, running, until
 
 from abalone.inference.evidence import Evidence
-from abalone.inference.served import Served
 from abalone.serving import batching
 from abalone.serving.app import PAGE
 from abalone.serving.limits import Limits
+from abalone.serving.predictions import Served
 from fuzz_server import Running
 from patience import PATIENCE
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from running import LetterCounter, running
 
-from abalone.serving import memory
+from abalone.serving import limits
 from abalone.serving.limits import LARGEST_AT_ONCE, Limits
 from patience import PATIENCE
 
@@ -34,7 +34,7 @@ def answered(lines, number):
 
 
 def test_halves_of_requests_are_refused_beyond_what_all_may_take(monkeypatch):
-    monkeypatch.setattr(memory, "GRACE", PATIENCE)
+    monkeypatch.setattr(limits, "GRACE", PATIENCE)
     with running(LetterCounter(), limits=LIMITS) as client, ExitStack() as stack:
         lines = [half_a_request(client, stack) for _ in range(SENDERS)]
         refused = answered(lines, SENDERS - LARGEST_AT_ONCE - 2)  # a little of each body counts for nothing
@@ -49,7 +49,7 @@ def test_halves_of_requests_are_refused_beyond_what_all_may_take(monkeypatch):
 
 
 def test_who_kept_others_waiting_for_longest_gives_way(monkeypatch):
-    monkeypatch.setattr(memory, "GRACE", 0)
+    monkeypatch.setattr(limits, "GRACE", 0)
     with running(LetterCounter(), limits=LIMITS) as client, ExitStack() as stack:
         lines = [half_a_request(client, stack) for _ in range(SENDERS)]
         (first, *_) = answered(lines[:1], 1)
@@ -62,7 +62,7 @@ def test_who_kept_others_waiting_for_longest_gives_way(monkeypatch):
 @pytest.mark.parametrize("path", ["/v1/labels", "/openapi.json"])
 def test_room_is_returned(path, monkeypatch):
     """Requests and answers one after the other take no more than one at a time."""
-    monkeypatch.setattr(memory, "FREE", 0)
+    monkeypatch.setattr(limits, "FREE", 0)
     with running(LetterCounter(), limits=Limits(body_bytes=2000)) as client:
         for _ in range(3 * LARGEST_AT_ONCE):
             answer = client.post("/v1/predict", json={"text": "a" * 1900})
@@ -71,7 +71,7 @@ def test_room_is_returned(path, monkeypatch):
 
 
 def test_an_answer_that_nobody_reads_gives_way_to_another(monkeypatch):
-    monkeypatch.setattr(memory, "GRACE", 0)
+    monkeypatch.setattr(limits, "GRACE", 0)
     model = LetterCounter()
     model.label_names = tuple(letter * 2_000_000 for letter in "abc")
     with running(model, limits=Limits(body_bytes=500_000)) as client, ExitStack() as stack:  # 8 MB in flight

@@ -18,7 +18,6 @@ from abalone.data.corpus import Corpus, Split
 from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
-from abalone.evaluation.scored_model import tfidf_alone
 from abalone.inference.predictor import Predictor
 from abalone.training import finetune, pipeline, pretrain, stages
 from abalone.training.objectives import Objective
@@ -72,10 +71,11 @@ def make_config(encoder: str, **changes: object) -> Config:
 
 
 def assert_same(one, other) -> None:
-    for (name, a), b in zip(one.encoder.state_dict().items(), other.encoder.state_dict().values(), strict=True):
-        assert torch.equal(a, b), name
-    assert torch.equal(one.head.weight, other.head.weight)
-    assert torch.equal(one.head.bias, other.head.bias)
+    a, b = one.network, other.network
+    for (name, left), right in zip(a.encoder.state_dict().items(), b.encoder.state_dict().values(), strict=True):
+        assert torch.equal(left, right), name
+    assert torch.equal(a.head.weight, b.head.weight)
+    assert torch.equal(a.head.bias, b.head.bias)
     assert one.decision.to_dict() == other.decision.to_dict()
     assert one.story["scores"] == other.story["scores"]
 
@@ -93,10 +93,10 @@ def test_the_story_has_the_f1_of_each_label_and_how_tfidf_decides_alone(encoder,
     truth, texts = corpus.validation.labels, corpus.validation.texts
     found = per_label(truth, model.decision.labels(model.probabilities(texts)), corpus.label_names)
     assert model.story["label_f1"] == [round(row.f1, 4) if row.support else None for row in found]
-    alone = tfidf_alone(model, truth, texts)
+    alone = model.tfidf_alone(truth, texts)
     assert alone == pytest.approx(model.story["scores"]["validation, tf-idf alone"])
     model.decision = replace(model.decision, mixture=Mixture({"lexical": 1.0}))
-    assert tfidf_alone(model, truth, texts) is None  # it would be the same twice
+    assert model.tfidf_alone(truth, texts) is None  # it would be the same twice
 
 
 def test_a_learning_rate_that_is_left_open_goes_by_the_encoders_width(encoder, corpus, tmp_path, monkeypatch):
@@ -239,7 +239,7 @@ def test_the_checkpoint_with_the_best_probes_is_kept(encoder, corpus, tmp_path, 
     monkeypatch.setattr(pretrain, "linear_evaluation", liking_the_second)
     predictor = fit(make_config(encoder), corpus, tmp_path)
     assert len(tried) >= 2
-    assert torch.equal(weights(predictor.encoder), tried[1])
+    assert torch.equal(weights(predictor.network.encoder), tried[1])
     assert not torch.equal(tried[0], tried[1])
 
 
@@ -301,7 +301,7 @@ def test_what_cannot_end_well_is_refused_before_it_begins(
 def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, tmp_path):
     predictor = fit(make_config(encoder, epochs=0), corpus, tmp_path)
     for name, value in load_encoder(encoder)[0].state_dict().items():
-        assert torch.equal(predictor.encoder.state_dict()[name], value), name
+        assert torch.equal(predictor.network.encoder.state_dict()[name], value), name
 
 
 @pytest.mark.filterwarnings("ignore:.*(does not beat tf-idf|adds nothing to words) alone")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from abalone.evaluation.matrices import Scores
     from abalone.evaluation.metrics import LabelScore
     from abalone.inference.folder import JudgedModel
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
 
 SHOWN = 10  # labels at the bad end of the per-label table
@@ -60,7 +59,6 @@ def evaluate(
     from abalone.data.in_memory import known_labels
     from abalone.data.leakage import AllSeenError, check_split, documents_to_score
     from abalone.evaluation.out_of_fold import OUT_OF_FOLD
-    from abalone.evaluation.scored_model import evaluate_model
 
     check_split(split)
     if data is None:
@@ -89,7 +87,7 @@ def evaluate(
     tell_documents(found)
     absent = tell_absent(str(model), opened.label_names, found)
     truth = known_labels(found.labels, opened.label_names)
-    scores, by_label = evaluate_model(opened, truth, _probabilities(opened, found.texts, device))
+    scores, by_label = opened.evaluate(truth, _probabilities(opened, found.texts, device))
     if as_json:
         told = {**scores, "absent_labels": absent, "labels": [asdict(label) for label in by_label]}
         typer.echo(printable_json(told, indent=2))
@@ -163,14 +161,10 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
     return len(absent), len(untaught)
 
 
-def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device: str) -> "Scores":
+def _probabilities(model: "Predictor", texts: Sequence[str], device: str) -> "Scores":
     """Return probabilities [n, L]; with a model folder, all launched processes share the encoding."""
-    from abalone.inference.onnx_model import OnnxModel
-
-    if isinstance(model, OnnxModel):
-        return model.kept_scores(texts)
-    if launched()[1] > 1:
+    if launched()[1] > 1 and model.backend is not None:
         from abalone.training.processes import launched_ranks
 
-        model.ranks = launched_ranks(device)
+        model.network.ranks = launched_ranks(device)
     return model.scores(texts)

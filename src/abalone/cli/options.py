@@ -12,12 +12,10 @@ import typer
 from abalone.config import Precision
 from abalone.errors import InputError
 from abalone.files.errors import printable
-from abalone.inference.about import require_model_folder
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus
     from abalone.data.leakage import DocumentsToScore
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -168,19 +166,18 @@ def tell(notes: Iterable[str]) -> None:
         typer.echo(f"note: {printable(note)}", err=True)
 
 
-def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor | OnnxModel":
+def open_model(model: Path, device: str, precision: Precision | None = None) -> "Predictor":
     """Open a model folder, or an ONNX file."""
     return _open_onnx(model, device, precision) if model.is_file() else _open_folder(model, device, precision)
 
 
 def _open_folder(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Open a model folder; torch is imported only if the model has an encoder."""
-    require_model_folder(model)  # before imports that take seconds
     from abalone.inference.folder import load
 
     settings = {} if precision is None else {"precision": precision}
     opened = load(model, only_to_answer=True, device=device, **settings)
-    if opened.encoder is None:
+    if opened.backend is None:
         tell_unused_device(device)
     return opened
 
@@ -191,7 +188,7 @@ def tell_unused_device(device: str) -> None:
         tell([f"--device {device} is not used: a model without an encoder runs on the processor."])
 
 
-def _open_onnx(model: Path, device: str, precision: Precision | None) -> "OnnxModel":
+def _open_onnx(model: Path, device: str, precision: Precision | None) -> "Predictor":
     """Open an ONNX file; nothing here may import torch, even by way of another module."""
     from abalone.inference.onnx_model import OnnxModel
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from abalone.data.rows import Row, TextColumns
     from abalone.data.tables import BadRow
     from abalone.inference.answers import Answer, Wanted
-    from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
     from abalone.ranks import Ranks
 
@@ -150,7 +149,7 @@ def predict(
     shown = output is not None or not sys.stdout.isatty()
     blocks = _answered(predictor, file, columns, wanted, skipped, encoding, shown=shown)
     if form == "csv":
-        from abalone.inference.csv_answers import CsvAnswers
+        from abalone.inference.answers import CsvAnswers
 
         rows = CsvAnswers(
             predictor.label_names,
@@ -186,7 +185,7 @@ def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
 
 
 def _answered(
-    predictor: "Predictor | OnnxModel",
+    predictor: "Predictor",
     file: str,
     columns: "TextColumns",
     wanted: "Wanted",
@@ -236,14 +235,14 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
             written.write(piece.encode())
 
 
-def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
+def _share(predictor: "Predictor", device: str) -> "Ranks":
     """Share the encoding among all launched processes."""
-    from abalone.inference.predictor import Predictor
     from abalone.training.processes import launched_ranks
 
-    assert isinstance(predictor, Predictor)
-    predictor.ranks = launched_ranks(device)
-    return predictor.ranks
+    ranks = launched_ranks(device)
+    if predictor.backend is not None:
+        predictor.network.ranks = ranks
+    return ranks
 
 
 def texts_one_by_one(

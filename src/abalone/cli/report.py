@@ -62,7 +62,7 @@ def report(
         name: AbaloneClassifier.from_pretrained(folder, device=device)
         for name, folder in zip(short_names(folders), folders, strict=True)
     }
-    if all(model.predictor_.encoder is None for model in models.values()):
+    if all(model.predictor_.backend is None for model in models.values()):
         tell_unused_device(device)
     documents = None
     if data is not None:

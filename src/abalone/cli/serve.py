@@ -13,7 +13,7 @@ from abalone.errors import install_hint
 from abalone.files.errors import printable
 
 if TYPE_CHECKING:
-    from abalone.inference.served import Served
+    from abalone.serving.predictions import Served
 
 
 @app.command()
@@ -49,9 +49,8 @@ def serve(
     """Serve a model over HTTP: a page to try it, and an API with its reference at /docs."""
     try:
         from abalone.serving.app import create_app
-        from abalone.serving.keys import read_key
         from abalone.serving.limits import Limits
-        from abalone.serving.logs import write_access_log
+        from abalone.serving.middleware import read_key, write_access_log
         from abalone.serving.server import address, bind, own_hosts
         from abalone.serving.server import serve as serve_app
     except ModuleNotFoundError as error:
@@ -98,7 +97,7 @@ def serve(
 
 def read_model(model: Path, evidence: str | None, path: Path | None, device: str) -> "Served":
     """Return the model, warmed up, with the training documents it is to show."""
-    from abalone.inference.served import Query, Served
+    from abalone.serving.predictions import Query, Served
 
     classifier = open_model(model, device)
     story: Mapping[str, Any] = classifier.story  # which an ONNX file of before does not have

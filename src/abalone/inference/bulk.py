@@ -1,29 +1,37 @@
-"""Millions of texts answered in constant memory, in order, in parts, so that a run that is killed can go on."""
+"""Bulk prediction: millions of texts in constant memory, to files in a folder that an interrupted run goes on from."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, nullcontext
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abalone.data.rows import Row, with_ids
-from abalone.files.checksums import sha256
-from abalone.files.locks import alone_in
-from abalone.inference.answers import Wanted, answers, windows
-from abalone.inference.part_files import Form
-from abalone.inference.parts import Parts
+from abalone.data.rows import Row, texts_and_ids, with_ids
+from abalone.files.atomic import remove_abandoned, written_whole
+from abalone.files.checksums import add_texts, sha256
+from abalone.files.errors import readable
+from abalone.files.locks import LOCK, alone_in
+from abalone.inference.answers import Answer, Form, Wanted, answers, part_writer, require, windows
 from abalone.progress import whole
 
 if TYPE_CHECKING:
-    from abalone.inference.served import Classifier
+    from abalone.inference.predictor import Predictor
     from abalone.ranks import Ranks
 
 PART_SIZE = 10_000  # texts; what a killed run has to do again at most
+MANIFEST = "manifest.json"
+FORMAT = "abalone-predictions-1"
+
+Write = Callable[[list[Row], list[Answer]], None]
+"""Function that takes some rows and their answers."""
 
 
 def predict_in_parts(
-    classifier: "Classifier",
+    classifier: "Predictor",
     texts: Iterable[str | Row],
     folder: str | Path,
     *,
@@ -94,8 +102,163 @@ def predict_in_parts(
     return answered
 
 
+@dataclass(frozen=True)
+class Part:
+    """A file of answers, as the manifest lists it.
+
+    Args:
+        name: of the file.
+        documents: how many it answers.
+        texts: checksum of these, and of their ids.
+        sha256: of the file.
+    """
+
+    name: str
+    documents: int
+    texts: str
+    sha256: str
+
+
+@dataclass
+class Parts:
+    """The parts in a folder: each whole or absent, and a manifest with the texts they answer.
+
+    Args:
+        folder: theirs alone.
+        form: of the files.
+        job: what decides the answers beside the texts: model, options, size of a part.
+        done: the parts that are whole, in order.
+        complete: whether there are no more to come.
+    """
+
+    folder: Path
+    form: Form
+    job: Mapping[str, Any]
+    done: list[Part] = field(default_factory=list)
+    complete: bool = False
+
+    @classmethod
+    def enter(cls, folder: Path, form: Form, job: Mapping[str, Any], *, resume: bool) -> "Parts":
+        """Begin this job in `folder`, or resume the very same one; the caller is `alone_in` it."""
+        require(form)
+        parts = cls(folder, form, {**job, "form": form})
+        manifest = folder / MANIFEST
+        if manifest.is_file():
+            if not resume:
+                raise FileExistsError(f"{folder} holds predictions: continue with resume=True, or give another folder")
+            parts._go_on(_read_manifest(manifest))
+        elif folder.exists() and any(not _is_ours(file) for file in folder.iterdir()):
+            raise FileExistsError(f"{folder} exists and holds no predictions: give another folder")
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            parts._write_manifest()
+        remove_abandoned(folder)  # of a run that was killed
+        return parts
+
+    @property
+    def documents(self) -> int:
+        """Return the number of texts that are answered."""
+        return sum(part.documents for part in self.done)
+
+    def pass_over(self, rows: Iterator[Row]) -> None:
+        """Skip the texts that are answered; raise `ValueError` if they are others."""
+        for part in self.done:
+            if checksum(islice(rows, part.documents)) != part.texts:
+                raise ValueError(
+                    f"{self.folder} holds answers to other texts than these: {part.name} differs. "
+                    "Give the texts it was started with, or another folder"
+                )
+
+    @contextmanager
+    def next_part(self) -> Iterator[Write]:
+        """Write one more part: there, and in the manifest, when the context ends well, or not at all."""
+        path = self.folder / f"part-{len(self.done):05d}.{self.form}"
+        digest, documents = hashlib.sha256(), 0
+        with written_whole(path) as file, part_writer(file, self.form) as write_answers:
+
+            def write(rows: list[Row], answers: list[Answer]) -> None:
+                nonlocal documents
+                documents += len(answers)
+                add_texts(digest, texts_and_ids(rows))
+                write_answers(answers)
+
+            yield write
+        # A part that is not in the manifest yet when the process is killed is made again, to the same bytes.
+        self.done.append(Part(path.name, documents, digest.hexdigest(), sha256(path)))
+        self._write_manifest()
+
+    def finish(self) -> None:
+        """Record in the manifest that no more parts will come."""
+        self.complete = True
+        self._write_manifest()
+
+    def _go_on(self, stored: Mapping[str, Any]) -> None:
+        differing = [
+            f"{name} was {_shown(stored['job'].get(name))} and is {_shown(value)}"
+            for name, value in self.job.items()
+            if stored["job"].get(name) != value
+        ]
+        if differing:
+            raise ValueError(
+                f"{self.folder} was started with other settings: {'; '.join(differing)}. "
+                "Use the same settings, or give another folder"
+            )
+        self.done, self.complete = stored["parts"], stored["complete"]
+        for number, part in enumerate(self.done):
+            path = self.folder / part.name
+            if not path.is_file() or sha256(path) != part.sha256:
+                warnings.warn(
+                    f"{path} is missing or damaged: this part and all that follow are predicted again", stacklevel=5
+                )
+                self.done, self.complete = self.done[:number], False
+                break
+
+    def _write_manifest(self) -> None:
+        content = {
+            "format": FORMAT,
+            "complete": self.complete,
+            "documents": self.documents,
+            "job": self.job,
+            "parts": [asdict(part) for part in self.done],
+        }
+        with written_whole(self.folder / MANIFEST) as file:
+            file.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode())
+
+
+def checksum(rows: Iterable[Row]) -> str:
+    """Return the SHA-256 of some texts in order, and of their ids."""
+    digest = hashlib.sha256()
+    add_texts(digest, texts_and_ids(rows))
+    return digest.hexdigest()
+
+
+def _is_ours(file: Path) -> bool:
+    """Tell whether a file is the lock, or a temporary file of a part or the manifest."""
+    return file.name == LOCK or file.name.startswith((".part-", f".{MANIFEST}."))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if stored["format"] == FORMAT:
+            return {
+                "job": dict(stored["job"]),
+                "complete": stored["complete"],
+                "parts": [Part(**part) for part in stored["parts"]],
+            }
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = readable(f"{type(error).__name__}: {error}")
+        raise ValueError(f"{path} is damaged ({reason}): give another folder") from None
+    raise ValueError(f"{path} has format {stored['format']}, and this version reads {FORMAT}: give another folder")
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message; of a checksum the beginning, which is enough to tell it from another."""
+    return f"{value[:8]}…" if isinstance(value, str) and len(value) == 64 else repr(value)
+
+
 def _beyond(rest: Iterator[Row], parts: Parts, part_size: int) -> Iterator[Row]:
-    """The texts after those that are answered, of which there may be none if the parts say that they are all."""
+    """Yield the texts after those that are answered; raise `ValueError` for one more if the parts are complete."""
     ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
     for row in rest:
         if ended:
@@ -107,7 +270,7 @@ def _beyond(rest: Iterator[Row], parts: Parts, part_size: int) -> Iterator[Row]:
 
 
 def model_checksum(model: Path) -> str:
-    """Of an ONNX file, or of the files of a model folder, their names included."""
+    """Return the SHA-256 of an ONNX file, or of the files of a model folder with their names."""
     if model.is_file():
         return sha256(model)
     digest = hashlib.sha256()

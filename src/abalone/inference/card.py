@@ -1,4 +1,4 @@
-"""The model card that lies in a model folder as README.md."""
+"""The model card: README.md of a model folder."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ CITATION = """```bibtex
 
 
 def model_card(predictor: "Predictor") -> str:
-    """Markdown with what the model is, what it was trained on, how good it is and how to use it."""
+    """Return Markdown about the model: training, data, scores and use."""
     story = predictor.story
     parts = [
         _header(predictor),
@@ -52,7 +52,7 @@ def model_card(predictor: "Predictor") -> str:
 
 
 def _made(predictor: "Predictor") -> str:
-    """What was done to the encoder, and what speaks beside it."""
+    """Name the encoder and its training, and the experts with their weights."""
     config, experts = predictor.config, predictor.decision.mixture.used
     if predictor.words is not None:
         tried = predictor.story.get(LEFT_OUT)
@@ -79,7 +79,7 @@ def _header(predictor: "Predictor") -> str:
 
 
 def _usage(predictor: "Predictor") -> str:
-    """The ways in, and what those that do not know ABALONE leave out."""
+    """Show how to open the model with each library, and list the parts of it that other libraries leave out."""
     lines = ["## Use", "", "```python", "from abalone import AbaloneClassifier", ""]
     lines += [
         'model = AbaloneClassifier.from_pretrained("path/to/this/folder")',
@@ -92,7 +92,7 @@ def _usage(predictor: "Predictor") -> str:
         opens_as_classifier,  # with torch, which a model of words alone does without
     )
 
-    encoder, _, head = predictor.network
+    encoder, head = predictor.network.encoder, predictor.network.head
     lines.append("")
     if opens_as_classifier(predictor):
         lines += ["With `transformers` alone, the probability of every label:", "", "```python"]
@@ -114,7 +114,7 @@ def _usage(predictor: "Predictor") -> str:
         left_out.append("calibrated probabilities: the temperatures were fitted to the mixture with the experts")
     if predictor.config.max_chunks > 1:
         left_out.append(
-            f"all but the first {predictor.max_length} tokens of a text, where ABALONE reads "
+            f"all but the first {predictor.network.max_length} tokens of a text, where ABALONE reads "
             f"{predictor.config.max_chunks} times as many"
         )
     if (layers := len(head.weight)) > 1:

@@ -1,4 +1,4 @@
-"""The training documents nearest to a text: what a prediction can be held against."""
+"""Evidence for a prediction: the training documents nearest to the text."""
 
 import hashlib
 import io
@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,13 +18,12 @@ from abalone.data.in_memory import label_lists
 from abalone.files.atomic import written_whole
 from abalone.files.cache import cache_entry, source_key
 from abalone.files.checksums import add_texts
+from abalone.inference.predictor import Vectors
 
 FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file
 CHECKSUM_BYTES = 4  # at the end of the file
 SHOWN = 600  # characters of a document: enough to see what it is about
 
-Vectors = np.ndarray | csr_array
-"""What texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
 Embed = Callable[[Sequence[str]], Vectors]
 
 
@@ -32,7 +31,7 @@ def as_trained_on(corpus: Corpus, story: Mapping[str, Any]) -> Corpus:
     """Return a corpus with all documents in its training split that a model was trained on.
 
     With folds, validation documents are training documents too. A model tells by having had none for validation alone;
-    an ONNX file of before does not tell.
+    an ONNX file of an earlier version does not tell.
 
     Args:
         corpus: the data, as it was split.
@@ -52,7 +51,7 @@ class Document:
 
 
 class Evidence:
-    """Finds the training documents nearest to a text, by the cosine of the model's vectors.
+    """Index of the training documents, searched by the cosine of the model's vectors.
 
     Args:
         texts: the training documents.
@@ -62,13 +61,12 @@ class Evidence:
 
     def __init__(self, texts: Sequence[str], labels: list[list[str]], vectors: Vectors) -> None:
         self._texts, self._labels = texts, labels
-        self._neighbours: _Nearest
+        self._neighbours: Any  # `NearestNeighbours` or `_SharedWords`, as the vectors are
         if not isinstance(vectors, np.ndarray):
             self._neighbours = _SharedWords(vectors)
             return
-        from abalone.evaluation.neighbours import (
-            NearestNeighbours,  # torch, which an ONNX file without evidence does not need
-        )
+        # With torch, which an ONNX file without evidence does not need.
+        from abalone.evaluation.neighbours import NearestNeighbours
 
         unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
         self._neighbours = NearestNeighbours(device="cpu").fit(vectors, unlabelled)
@@ -78,7 +76,7 @@ class Evidence:
 
     @classmethod
     def of(cls, corpus: Corpus, embed: Embed, model: Path) -> "Evidence":
-        """The training split of a corpus as `model` sees it.
+        """Index the training split of a corpus with the vectors of `model`.
 
         Args:
             corpus: the data; its labels need not be the model's.
@@ -92,7 +90,7 @@ class Evidence:
         return cls(texts, labels, _embedded_once(texts, embed, model))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Document]]:
-        """The k nearest documents to each row of vectors [n, h], nearest first; none that shares no word."""
+        """Return the k documents nearest to each row of vectors [n, h], nearest first; none that shares no word."""
         rows, cosines = self._neighbours.neighbours(vectors, k)  # [n, k] each
         by_words = isinstance(self._neighbours, _SharedWords)
         return [
@@ -110,20 +108,14 @@ class Evidence:
         return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
 
 
-class _Nearest(Protocol):
-    def neighbours(self, vectors: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the k nearest, and their cosines, [n, k] each, nearest first."""
-        ...
-
-
 class _SharedWords:
-    """Nearest by tf-idf rows of length 1, [N, F]."""
+    """Nearest neighbours by tf-idf rows of length 1, [N, F]."""
 
     def __init__(self, rows: csr_array) -> None:
         self._by_word = rows.T.tocsr()  # [F, N], so that a query looks at its own words only
 
     def neighbours(self, vectors: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `_Nearest`."""
+        """Return rows and cosines, [n, k] each, nearest first."""
         k = min(k, self._by_word.shape[1])
         rows, cosines = (np.empty((vectors.shape[0], k), dtype) for dtype in (np.int64, np.float64))
         for query in range(vectors.shape[0]):  # one at a time: the cosines with all documents are dense
@@ -134,7 +126,7 @@ class _SharedWords:
 
 
 def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> Vectors:
-    """Vectors [n, h], from the cache if this model has read these texts before."""
+    """Return vectors [n, h], from the cache if this model has read these texts before."""
     path = cache_entry("evidence", f"{_key(texts, model)}.npy")
     try:
         content = path.read_bytes()

@@ -1,5 +1,6 @@
-"""From a model to one ONNX file, checked against the model before it takes its place."""
+"""Export: a model as one ONNX file, compared with the model before it takes its place."""
 
+import copy
 import math
 from base64 import b64encode
 from collections.abc import Mapping
@@ -11,26 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
+from abalone.encoder.heads import LinearHead
 from abalone.errors import install_hint
-from abalone.evaluation.scored_model import TFIDF_DECISION
+from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
-from abalone.inference.int8 import in_8_bits, saturating
-from abalone.inference.onnx_checksum import with_checksum
-from abalone.inference.onnx_graph import Network, graph_of, no_graph
-from abalone.inference.onnx_model import OnnxModel, Reading, lexical_as_text, metadata
-from abalone.inference.onnx_neighbours import neighbours_as_text
-from abalone.inference.onnx_session import open_session
-from abalone.inference.predictor import Predictor
-from abalone.inference.smoothing import smooth
+from abalone.inference.backends.onnx import NEIGHBOURS, OnnxBackend, Reading, open_session
+from abalone.inference.onnx_model import OnnxModel, lexical_as_text, metadata, with_checksum
+from abalone.inference.predictor import TFIDF_DECISION, Predictor
+from abalone.inference.quantization import in_8_bits, quiet, saturating, smooth
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from onnxruntime import InferenceSession
 
+IR_VERSION = 9  # what belongs to this OPSET
+OPSET = 20  # the first with GELU; onnxruntime 1.17 reads it
 LARGEST_FILE = 2**31 - 2**24  # bytes; protocol buffers end at 2 GiB, and something is left for the metadata
 # How far probabilities may be off. Rounding in another order moves fp32 by 1e-6; int8 moves single ones visibly and
 # all of them a little (MiniLM on arXiv abstracts: 0.003 on average), and where it moves them much it has failed.
@@ -42,7 +44,7 @@ ODD_LENGTHS = (0, 1, 2, 5, 12, 30, 75, 180, 500, 1200)  # tokens; what a short o
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how far its probabilities were from the model's on the sample.
+    """A written file, and the difference of its probabilities from the model's on the sample.
 
     `speed` is how many times as fast as full precision the file is on this machine, and NaN if it is full precision.
     """
@@ -87,12 +89,12 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
         )
     with written_whole(output) as file:
         file.write(content)
-    speed = float("nan") if reading is None or not int8 else _speed(model.session, reading, full, texts)
+    speed = _speed(model.backend, full, texts) if int8 and isinstance(model.backend, OnnxBackend) else math.nan
     return Exported(output, len(content), len(differences), float(differences.mean()), float(differences.max()), speed)
 
 
 def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
-    """Say at once what cannot be done."""
+    """Raise at once for models, names and options that cannot be exported."""
     for library in ("onnx", "onnxruntime", "onnxscript"):
         try:
             import_module(library)
@@ -106,36 +108,28 @@ def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
         if int8:
             raise ValueError("int8 is for the weights of an encoder, and this model has none: export it without int8")
         return
-    if len(predictor.network[2].weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
+    if len(predictor.network.head.weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
         raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
 def _files_as_text(predictor: Predictor) -> dict[str, str]:
-    """What a model folder has beside the network, by the names of its files: experts that are mixed in, and more."""
+    """Return the files of a model folder beside the network, as text by name: experts that are mixed in, and more."""
     used = predictor.decision.mixture.used
     found: dict[str, str] = {}
     if predictor.lexical is not None and ("lexical" in used or predictor.words is not None):
         found |= lexical_as_text(predictor.lexical)
-    if "neighbours" in used and predictor.neighbours is not None:
-        found |= neighbours_as_text(predictor.neighbours)
+    if "neighbours" in used and isinstance(predictor.neighbours, NearestNeighbours):
+        found[NEIGHBOURS] = b64encode(save_tensors(predictor.neighbours.state())).decode()
     if predictor.seen is not None:
         found[SEEN] = b64encode(predictor.seen.to_bytes()).decode()
     return found
 
 
 def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
-    weights = [] if predictor.encoder is None else predictor.encoder.model.parameters()
+    weights = [] if predictor.words is not None else predictor.network.encoder.model.parameters()
     size = 4 * sum(weight.numel() for weight in weights) + sum(map(len, files.values()))
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
-
-
-def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
-    network = Network(predictor)
-    if texts_for_int8 is not None:
-        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
-        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
-    return network
 
 
 def _refuse_saturating(graph: "ModelProto") -> None:
@@ -169,39 +163,39 @@ def _story(predictor: Predictor) -> dict[str, Any]:
 
 
 def _reading(predictor: Predictor) -> Reading:
-    _, tokenizer, _ = predictor.network
-    plain = PlainTokenizer(tokenizer)
+    network = predictor.network
+    plain = PlainTokenizer(network.tokenizer)
     prefix, suffix = plain.special_tokens
     return Reading(
         plain.backend.to_str(),
         bool(plain.backend.encode_special_tokens),
         prefix,
         suffix,
-        int(tokenizer.pad_token_id or 0),
-        predictor.max_length,
-        predictor.config.max_chunks,
+        int(network.tokenizer.pad_token_id or 0),
+        network.max_length,
+        network.config.max_chunks,
     )
 
 
 def _real_texts(predictor: Predictor) -> list[str]:
-    """Some of the bundled abstracts, and label names, which are closer to what the model reads."""
+    """Return some bundled abstracts, and label names, which are closer to the texts of the model."""
     return [*load_corpus("arxiv-sample").train.texts[:ABSTRACTS], *predictor.label_names[:NAMES]]
 
 
 def _odd_texts(predictor: Predictor) -> list[str]:
-    """Random tokens, from none to more than is read; of words alone, none."""
+    """Return texts of random tokens, from none to more than is read; of words alone, an empty text."""
     if predictor.words is not None:
         return [""]
-    random, (_, tokenizer, _) = np.random.default_rng(0), predictor.network
+    random, tokenizer = np.random.default_rng(0), predictor.network.tokenizer
     special = set(tokenizer.all_special_ids)
     ordinary = [number for number in sorted(tokenizer.get_vocab().values()) if number not in special]
     return [str(tokenizer.decode(random.choice(ordinary, length))) for length in ODD_LENGTHS]
 
 
-def _speed(session: "InferenceSession", reading: Reading, full: bytes, texts: list[str]) -> float:
-    """Return how many times as fast as the network `full` that of `session` is, on a batch as prediction has it."""
-    inputs = reading.padded(reading.pieces(texts[:TIMED_TEXTS])[0])
-    sessions, best = (open_session(full, "the network"), session), [math.inf, math.inf]
+def _speed(small: OnnxBackend, full: bytes, texts: list[str]) -> float:
+    """Return how many times as fast as the network `full` that of `small` is, on a batch as prediction has it."""
+    inputs = small.reading.padded(small.reading.pieces(texts[:TIMED_TEXTS])[0])
+    sessions, best = (open_session(full, "the network"), small.session), [math.inf, math.inf]
     for _ in range(TIMED_ROUNDS):  # in turns, so that a busy moment of the machine strikes both
         for which, network in enumerate(sessions):
             start = perf_counter()
@@ -211,6 +205,86 @@ def _speed(session: "InferenceSession", reading: Reading, full: bytes, texts: li
 
 
 def _differences(model: OnnxModel, predictor: Predictor, texts: list[str]) -> np.ndarray:
-    """How far the file's probabilities are from the model's, [n, L]."""
+    """Return the absolute differences between the file's probabilities and the model's, [n, L]."""
     differences: np.ndarray = np.abs(model.probabilities(texts) - predictor.probabilities(texts))
     return differences
+
+
+class Network(nn.Module):
+    """The neural part of a model as it is in the graph: a padded batch of ids to logits and embeddings."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        encoder, head = predictor.network.encoder, predictor.network.head
+        self.encoder = copy.deepcopy(encoder.model).cpu().float()
+        self.encoder.set_attn_implementation("eager")  # plain products and a softmax, which onnxruntime fuses itself
+        self.pooling = encoder.pooling
+        self.head = _linear(head)
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [B, L] and embeddings [B, h] of ids [B, T] and their mask."""
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # [B, T, h]
+        if self.pooling == "cls":
+            embeddings = states[:, 0]
+        else:
+            mask = attention_mask.unsqueeze(2).to(states.dtype)  # [B, T, 1]
+            embeddings = (states * mask).sum(1) / mask.sum(1)
+        if self.pooling == "normalized_mean":
+            embeddings = normalize(embeddings, dim=1)
+        return self.head(embeddings), embeddings
+
+
+def _linear(head: LinearHead) -> nn.Linear:
+    """Return the only layer of the head as a module."""
+    layer = nn.Linear(head.weight.shape[2], head.num_labels)
+    layer.load_state_dict({"weight": head.weight[0], "bias": head.bias[0]})
+    return layer
+
+
+def graph_of(network: Network) -> "ModelProto":
+    """Return the network as ONNX, for batches of any size and texts of any length."""
+    ids = torch.full((2, 9), 3)  # any token that is not padding
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    axes = {0: "batch", 1: "length"}
+    with quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            network,
+            (ids, mask),
+            dynamo=True,
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            input_names=["input_ids", "attention_mask"],
+            output_names=["logits", "embeddings"],
+            opset_version=OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    graph = program.model_proto
+    del graph.graph.value_info[:]  # shapes that later steps infer anew; those the exporter left are partly wrong
+    return graph
+
+
+def no_graph() -> "ModelProto":
+    """Return a file for a model of words alone, all of which is in the metadata.
+
+    There is no way from texts to tf-idf rows in ONNX's own operators that would split words as we do. A graph must
+    have a node, so this one hands back what it is given.
+    """
+    from onnx import TensorProto, helper
+
+    same = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("anything", "the_same")]
+    node = helper.make_node("Identity", ["anything"], ["the_same"])
+    graph = helper.make_graph([node], "words_alone", same[:1], same[1:])
+    about = "tf-idf + SVM, without a network: ABALONE reads the model from the metadata of this file"
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, doc_string=about)
+
+
+def _network(predictor: Predictor, reading: Reading, texts_for_int8: list[str] | None) -> Network:
+    network = Network(predictor)
+    if texts_for_int8 is not None:
+        inputs = reading.padded(reading.pieces(texts_for_int8)[0])
+        smooth(network.encoder, **{name: torch.from_numpy(values) for name, values in inputs.items()})
+    return network

@@ -5,7 +5,7 @@ Torch is imported for a model with an encoder, and not for one of words alone.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,14 +17,13 @@ from abalone.data.seen import SEEN, SeenTexts
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
-from abalone.evaluation.scored_model import TFIDF_DECISION
 from abalone.files.atomic import named_if_full, partial_folder, put_back, take_place
 from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
-from abalone.inference.about import ABOUT, require_model_folder
 from abalone.inference.card import model_card
-from abalone.inference.predictor import NOT_JUDGED, Predictor
+from abalone.inference.predictor import NOT_JUDGED, TFIDF_DECISION, Predictor, refuse_other_labels
 
+ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
 SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
 CARD = "README.md"
 # What else a tokenizer writes, a template for chats or its vocabulary once more, is in its JSON or of no use here.
@@ -50,11 +49,18 @@ SHAPE = {
 LEXICAL = "lexical"
 
 
+def require_model_folder(folder: Path) -> None:
+    """Raise `FileNotFoundError` unless a model is in `folder`."""
+    if not (folder / ABOUT).is_file():
+        missing = f"it has no {ABOUT}" if folder.exists() else "nothing is there"
+        raise FileNotFoundError(f"{folder} is not a model folder: {missing}")
+
+
 def save(predictor: Predictor, folder: str | Path) -> None:
     """Write a model folder; what was at that name before stays whole until the new one is complete."""
     with whole_folder(Path(folder)) as place:
         if predictor.words is None:
-            from abalone.inference.network_files import save_network
+            from abalone.inference.backends.torch import save_network
 
             save_network(predictor, place)
         if predictor.lexical is not None:
@@ -63,15 +69,16 @@ def save(predictor: Predictor, folder: str | Path) -> None:
             (place / SEEN).write_bytes(predictor.seen.to_bytes())
         if predictor.out_of_fold is not None:
             (place / OUT_OF_FOLD).write_bytes(predictor.out_of_fold.to_bytes())
-        about = {
+        about: dict[str, Any] = {
             "version": __version__,
             "label_names": predictor.label_names,
             "config": predictor.config.to_dict(),
             "decision": predictor.decision.to_dict(),
             "answers_in_names": predictor.answers_in_names,
-            **({} if predictor.words is not None else {"tokenizer_max_length": predictor.network[1].model_max_length}),
-            "story": predictor.story,
         }
+        if predictor.words is None:
+            about["tokenizer_max_length"] = predictor.network.tokenizer.model_max_length
+        about["story"] = predictor.story
         (place / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
         (place / CARD).write_text(model_card(predictor), encoding="utf-8")
         _write_sums(place)
@@ -95,13 +102,15 @@ def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -
         choose_device(config.device)
     with _damage_told(folder):
         predictor = _read(folder, about, config, only_to_answer)
-        _refuse_misfits(predictor)
+        if has_encoder:
+            predictor.network.refuse_misfits(len(predictor.label_names))
+        predictor.refuse_misfits()
     return predictor
 
 
 @dataclass(frozen=True)
 class JudgedModel:
-    """What a model folder tells of how good the model is, without the model itself.
+    """Out-of-fold predictions of a model folder and what scores them, without the model itself.
 
     Args:
         label_names: [L].
@@ -129,7 +138,7 @@ def load_judged(folder: str | Path) -> JudgedModel:
             about["story"]["statistics"]["frequencies"],
             OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes()),
         )
-        _refuse_other_labels(
+        refuse_other_labels(
             len(judged.label_names),
             {
                 "thresholds": len(judged.decision.thresholds.values),
@@ -141,7 +150,7 @@ def load_judged(folder: str | Path) -> JudgedModel:
 
 
 def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
-    """The description of a model folder whose files are what was written, and the settings in it."""
+    """Return the metadata and the settings of a model folder, once its checksums are right."""
     require_model_folder(folder)
     _check_sums(folder)
     with _damage_told(folder / ABOUT):
@@ -152,7 +161,7 @@ def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
 
 
 def made_by(folder: Path) -> str | None:
-    """The fingerprint of the run that has made a model folder; `None` for one that is damaged, or that has none."""
+    """Return the fingerprint of the run that made a model folder; `None` if it is damaged or has none."""
     try:
         _check_sums(folder)
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -163,7 +172,7 @@ def made_by(folder: Path) -> str | None:
 
 @contextmanager
 def _damage_told(place: Path) -> Iterator[None]:
-    """Errors of whatever kind become one that names the folder: half a dozen libraries read parts of it."""
+    """Turn errors of any kind into one that names the folder: half a dozen libraries read parts of it."""
     try:
         yield
     except Exception as error:
@@ -173,63 +182,25 @@ def _damage_told(place: Path) -> Iterator[None]:
 
 
 def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
-    encoder = tokenizer = head = neighbours = None
+    backend = neighbours = None
     if config.encoder != NO_ENCODER:
-        from abalone.inference.network_files import read_neighbours, read_network
+        from abalone.inference.backends.torch import read_neighbours, read_network
 
-        encoder, tokenizer, head = read_network(folder, about, config, only_to_answer)
+        backend = read_network(folder, about, config, only_to_answer)
         neighbours = read_neighbours(folder, config)
+    out_of_fold = folder / OUT_OF_FOLD
     return Predictor(
-        config,
         tuple(about["label_names"]),
-        encoder,
-        tokenizer,
-        head,
+        backend,
         Decision.from_dict(about["decision"]),
         LexicalModel.load(folder / LEXICAL) if (folder / LEXICAL).is_dir() else None,
         neighbours,
         about["answers_in_names"],
         about["story"],
         SeenTexts.from_bytes((folder / SEEN).read_bytes()) if (folder / SEEN).is_file() else None,
-        out_of_fold=(
-            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes())
-            if (folder / OUT_OF_FOLD).is_file() and not only_to_answer
-            else None
-        ),
+        OutOfFold.from_bytes(out_of_fold.read_bytes()) if out_of_fold.is_file() and not only_to_answer else None,
+        config,
     )
-
-
-def _refuse_misfits(predictor: Predictor) -> None:
-    """Raise where the parts are not those of one model, before a text finds out."""
-    if predictor.encoder is not None:
-        from abalone.inference.network_files import refuse_misfit_network
-
-        refuse_misfit_network(predictor)
-    elif predictor.lexical is None:
-        raise ValueError(f"it has neither an encoder nor the folder {LEXICAL}")
-    elif predictor.decision.mixture.used:
-        raise ValueError("there is no encoder to mix experts with")
-    labels = len(predictor.label_names)
-    decision, experts = predictor.decision, {"lexical": predictor.lexical, "neighbours": predictor.neighbours}
-    by_label = {"thresholds": len(decision.thresholds.values), "frequencies": len(predictor.frequencies)}
-    if decision.calibration is not None:
-        by_label["calibration"] = len(decision.calibration.groups)
-    by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
-    if "label_f1" in predictor.story:
-        by_label["label_f1"] = len(predictor.story["label_f1"])
-    if TFIDF_DECISION in predictor.story:
-        by_label[TFIDF_DECISION] = len(Decision.from_dict(predictor.story[TFIDF_DECISION]).thresholds.values)
-    if predictor.out_of_fold is not None:
-        by_label[OUT_OF_FOLD] = predictor.out_of_fold.num_labels
-    _refuse_other_labels(labels, by_label)
-    if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
-        raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
-
-
-def _refuse_other_labels(labels: int, by_label: Mapping[str, int]) -> None:
-    for name, found in by_label.items():
-        if found != labels:
-            raise ValueError(f"there are {labels} label names, and {name} for {found}")
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -240,7 +211,7 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the name `folder` once it is complete."""
+    """Open a temporary folder that takes the name `folder` once it is complete."""
     put_back(folder)
     refuse_foreign(folder)
     with named_if_full(folder), partial_folder(folder) as place:

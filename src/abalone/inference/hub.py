@@ -1,11 +1,10 @@
-"""Model folders on the Hugging Face hub: up whole, down without anything that could run."""
+"""Upload and download of model folders on the Hugging Face hub; files that could run are not downloaded."""
 
 import re
 import tempfile
 from pathlib import Path
 
-from abalone.inference.about import ABOUT
-from abalone.inference.folder import CARD, READ_FILES, SUMS, save
+from abalone.inference.folder import ABOUT, CARD, READ_FILES, SUMS, save
 from abalone.inference.predictor import Predictor
 
 SAFE_FILES = (*READ_FILES, CARD, SUMS)  # a pickle in the repository is never even fetched
@@ -34,7 +33,7 @@ def push(predictor: Predictor, name: str, *, private: bool | None = None, token:
 
 
 def find(name: str | Path, revision: str | None = None) -> Path:
-    """The model folder of that name on this machine, or else the hub's, fetched into its cache."""
+    """Return the model folder of that name on this machine, or else download it from the hub into its cache."""
     if Path(name).exists() or isinstance(name, Path) or not HUB_NAME.fullmatch(name):
         return Path(name)
     from huggingface_hub import snapshot_download

@@ -1,4 +1,4 @@
-"""The model folder for tools that do not know ABALONE: `transformers` and `sentence-transformers` open it as it is."""
+"""Files with which plain `transformers` and `sentence-transformers` open a model folder."""
 
 import copy
 import json
@@ -27,32 +27,32 @@ TANH_SCALE = 2.0**-13
 
 
 def opens_as_classifier(predictor: "Predictor") -> bool:
-    """Whether plain `transformers` gives this model's neural probabilities."""
-    encoder, _, _ = predictor.network
+    """Tell whether plain `transformers` gives this model's neural probabilities."""
+    encoder = predictor.network.encoder
     kind = encoder.model.config.model_type
     return encoder.pooling == "cls" and (kind in TANH_HEADS or kind in RELU_HEADS)
 
 
 def save_encoder(predictor: "Predictor", place: Path) -> None:
-    """The weights, once: as a sequence classifier where the architecture can say what ours does, else bare.
+    """Write the weights, once: as a sequence classifier where the architecture can express ours, else bare.
 
     Either way `AutoModel` finds the encoder in them.
     """
     if opens_as_classifier(predictor):
         sequence_classifier(predictor).save_pretrained(place)
     else:
-        predictor.network[0].model.save_pretrained(place)
+        predictor.network.encoder.model.save_pretrained(place)
 
 
 def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
-    """`AutoModelForSequenceClassification` with our encoder, sharing its weights, and our linear layer.
+    """Return `AutoModelForSequenceClassification` with our encoder, sharing its weights, and our linear layer.
 
     Its sigmoids are what the neural classifier alone says, at the model's temperatures. Without experts these are the
     model's probabilities; where experts are mixed in, the temperatures were fitted to the mixture and not to these.
     """
     from transformers import AutoModelForSequenceClassification
 
-    encoder = predictor.network[0].model
+    encoder = predictor.network.encoder.model
     config = copy.deepcopy(encoder.config)
     config.id2label = dict(enumerate(predictor.label_names))
     config.label2id = {name: number for number, name in enumerate(predictor.label_names)}
@@ -66,8 +66,8 @@ def sequence_classifier(predictor: "Predictor") -> "PreTrainedModel":
 
 
 def _head(predictor: "Predictor") -> dict[str, Tensor]:
-    """Our linear layer as the two layers with a bend between them that the architecture has."""
-    encoder, head = predictor.network[0].model, predictor.network[2].merged()
+    """Return our linear layer as the two layers with an activation between them that the architecture has."""
+    encoder, head = predictor.network.encoder.model, predictor.network.head.merged()
     weight, bias = head.weight[0].to(encoder.device), head.bias[0].to(encoder.device)  # [L, h], [L]
     if (calibration := predictor.decision.calibration) is not None:
         temperatures = torch.from_numpy(calibration.temperatures[calibration.groups]).to(weight)  # [L]
@@ -79,7 +79,7 @@ def _head(predictor: "Predictor") -> dict[str, Tensor]:
 
 
 def _through_tanh(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Weight and bias of a square layer before tanh and of one after it, which together are one linear layer."""
+    """Return weight and bias of a square layer before tanh and of one after it, which together are one linear layer."""
     labels, hidden = weight.shape
     same, zeros = torch.eye(hidden).to(weight), torch.zeros(hidden).to(weight)
     if labels > hidden:  # what passes through tanh are the embeddings
@@ -90,7 +90,7 @@ def _through_tanh(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor,
 
 
 def _through_relu(weight: Tensor, bias: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same with a ReLU between: embeddings are lifted above 0, so that nothing is cut off, and lowered again."""
+    """Return the same with a ReLU between: embeddings are lifted above 0, so that none is cut off, then lowered."""
     lift = _bound(norm)  # [h]
     return torch.eye(len(lift)).to(weight), lift, weight, bias - weight @ lift
 
@@ -100,14 +100,14 @@ def _last_norm(encoder: nn.Module) -> nn.LayerNorm:
 
 
 def _bound(norm: nn.LayerNorm) -> Tensor:
-    """What no output of the norm exceeds in absolute value, [h]: of h numbers of variance 1, none is beyond √h."""
+    """Return a bound of the norm's outputs in absolute value, [h]: of h numbers of variance 1, none is beyond √h."""
     bound: Tensor = norm.weight.detach().abs() * len(norm.weight) ** 0.5 + norm.bias.detach().abs()
     return bound
 
 
 def save_sentence_transformer(predictor: "Predictor", place: Path, max_length: int) -> None:
-    """The few files that make a folder a `SentenceTransformer`; the weights are those of the encoder."""
-    encoder, _, _ = predictor.network
+    """Write the few files that make a folder a `SentenceTransformer`; the weights are those of the encoder."""
+    encoder = predictor.network.encoder
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     if encoder.pooling == "normalized_mean":
         kinds["2_Normalize"] = "Normalize"

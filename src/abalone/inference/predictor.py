@@ -1,155 +1,171 @@
-"""A finished model: texts in, labels out. Without an encoder it needs no torch, and imports none."""
+"""A finished model: texts in, labels out. A backend runs its neural part, torch or ONNX; neither is imported here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.data.seen import SeenTexts
-from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.matrices import EVERY, Scores
-from abalone.evaluation.metrics import LabelScore
-from abalone.evaluation.out_of_fold import OutOfFold
-from abalone.files.cache import array_of
+from abalone.evaluation.matrices import EVERY, Labels, Scores
+from abalone.evaluation.metrics import LabelScore, evaluate, per_label
+from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from abalone.encoder.heads import LinearHead
-    from abalone.encoder.text_encoder import TextEncoder
     from abalone.evaluation.neighbours import NearestNeighbours
-    from abalone.ranks import Ranks
+    from abalone.inference.backends.onnx import StoredNeighbours
+    from abalone.inference.backends.torch import TorchBackend
 
-WINDOW = 2**16  # texts that are in memory as tokens at a time
+Vectors = np.ndarray | csr_array
+"""Rows that texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
+
+TFIDF_DECISION = "tfidf_decision"  # key in the story: the decision of the tf-idf model if it were used alone
 NO_NETWORK = "this model is tf-idf + SVM without an encoder, so it has no embeddings; train one with another recipe"
+NOT_IN_TORCH = "this model is an ONNX file, which has neither torch weights nor settings; load the model folder instead"
 NOT_JUDGED = (
     "this model has no out-of-fold scores, as it was trained with folds=0 or by an earlier version: give labelled "
     "documents (DATA) to score it on, or train it again with folds=1 or more"
 )
 
 
+class Backend(Protocol):
+    """The neural classifier of a model, encoder and linear layer, as one library runs it."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return embeddings [n, h], float32."""
+        ...
+
+    def read(self, texts: Sequence[str]) -> tuple[Scores, np.ndarray]:
+        """Return logits [n, L] and embeddings [n, h]; each text is encoded once."""
+        ...
+
+
 @dataclass(eq=False)
 class Predictor:
-    """Everything between a text and its labels.
+    """A model from texts to labels: network, experts, decision.
 
     Args:
-        config: how it was made; says how texts are cut and on what device to compute.
         label_names: [L], the columns of every matrix.
-        encoder, tokenizer, head: the neural classifier. All are `None` in a model of words alone, where `lexical` is
-            the classifier, and nothing is mixed.
+        backend: the neural classifier. `None` in a model of words alone, where `lexical` is the classifier, and
+            nothing is mixed.
         decision: mixing, calibration, thresholds.
         lexical, neighbours: experts to mix in, if any.
-        answers_in_names: whether `predict` gives label names; a 0/1 matrix otherwise, as it was trained on one.
-        story: what the folder and the card tell: history, scores, statistics of the data.
-        seen: the texts that it was trained and tuned on, if they are known.
-        ranks: processes that all ask it the same, so that each encodes a share of the texts.
-        out_of_fold: what was said of each training document by a model that had not seen it, if it was cross-fitted.
+        answers_in_names: whether `AbaloneClassifier.predict` returns label names; a 0/1 matrix otherwise, as the model
+            was trained on one.
+        story: metadata of training: provenance, statistics of the data, history, scores. Of an ONNX file only a part.
+        seen: hashes of the texts that the model was trained and tuned on, if they are known.
+        out_of_fold: predictions for each training document by a model not trained on it, if it was cross-fitted.
+        trained_with: the settings; an ONNX file does not have them.
     """
 
-    config: Config
     label_names: tuple[str, ...]
-    encoder: "TextEncoder | None"
-    tokenizer: "PreTrainedTokenizerBase | None"
-    head: "LinearHead | None"
+    backend: Backend | None
     decision: Decision
     lexical: LexicalModel | None = None
-    neighbours: "NearestNeighbours | None" = None
+    neighbours: "NearestNeighbours | StoredNeighbours | None" = None
     answers_in_names: bool = True
     story: dict[str, Any] = field(default_factory=dict)
     seen: SeenTexts | None = None
-    ranks: "Ranks | None" = None
     out_of_fold: OutOfFold | None = None
+    trained_with: Config | None = None
 
     @property
-    def network(self) -> "tuple[TextEncoder, PreTrainedTokenizerBase, LinearHead]":
-        """The neural classifier; raises `ValueError` where words alone decide."""
-        if self.encoder is None or self.tokenizer is None or self.head is None:
+    def config(self) -> Config:
+        """Return the settings the model was trained with; raises `ValueError` for an ONNX file."""
+        if self.trained_with is None:
+            raise ValueError(NOT_IN_TORCH)
+        return self.trained_with
+
+    @property
+    def network(self) -> "TorchBackend":
+        """Return encoder, tokenizer and linear layer in torch; raises `ValueError` where the model has none."""
+        if self.backend is None:
             raise ValueError(NO_NETWORK)
-        return self.encoder, self.tokenizer, self.head
+        from abalone.inference.backends.torch import TorchBackend
+
+        if not isinstance(self.backend, TorchBackend):
+            raise ValueError(NOT_IN_TORCH)
+        return self.backend
 
     @property
     def words(self) -> LexicalModel | None:
-        """The classifier where words alone decide; `None` where there is an encoder."""
-        return self.lexical if self.encoder is None else None
-
-    @cached_property
-    def _plain_tokenizer(self) -> PlainTokenizer:
-        return PlainTokenizer(self.network[1])
-
-    @property
-    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ids before and after every text."""
-        return self._plain_tokenizer.special_tokens
+        """Return the classifier of a model of words alone; `None` where there is an encoder."""
+        return self.lexical if self.backend is None else None
 
     @property
     def frequencies(self) -> Sequence[int]:
-        """[L], training documents of each label."""
+        """Return the number of training documents of each label, [L]."""
         found: Sequence[int] = self.story["statistics"]["frequencies"]
         return found
 
-    @property
-    def max_length(self) -> int:
-        """Tokens of a text, or of each of its chunks, that are read."""
-        from abalone.encoder.load import window
-
-        encoder, tokenizer, _ = self.network
-        return min(self.config.max_length, window(encoder, tokenizer))
-
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[n, h], float32; raises `ValueError` where there is no encoder."""
-        encoder, _, _ = self.network
-        from abalone.device import choose_device, reading_precision
-        from abalone.encoder.feed import TokenFeed, embed, unlabelled
-        from abalone.ranks import ALONE
+        """Return embeddings [n, h], float32; raises `ValueError` where there is no encoder."""
+        if self.backend is None:
+            raise ValueError(NO_NETWORK)
+        return self.backend.embed(texts)
 
-        if not len(texts):
-            return np.empty((0, encoder.hidden_size), np.float32)
-        if len(texts) > WINDOW:
-            embeddings = array_of((len(texts), encoder.hidden_size), np.float32)
-            for start in range(0, len(texts), WINDOW):
-                embeddings[start : start + WINDOW] = self.embed(texts[start : start + WINDOW])
-            return embeddings
-        length, chunks = self.max_length, self.config.max_chunks
-        tokens = tokenize(texts, self._plain_tokenizer, cache=None, most=length * chunks)
-        feed = TokenFeed(tokens, unlabelled(len(texts)), length, chunks)
-        half = reading_precision(self.config.precision)
-        return embed(encoder, feed, choose_device(self.config.device), precision=half, ranks=self.ranks or ALONE)
-
-    def vectors(self, texts: Sequence[str]) -> np.ndarray | csr_array:
-        """Return what texts are compared by: embeddings [n, h], or tf-idf rows [n, F] where there is no encoder."""
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return the rows that texts are compared by: embeddings [n, h], or tf-idf rows [n, F] without an encoder."""
         return self.embed(texts) if self.words is None else self.words.rows(texts)
 
-    def probabilities(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> np.ndarray:
-        """[n, L]; `embeddings` of the texts are not computed again where they are given."""
-        return self.scores(texts, embeddings)[EVERY, EVERY]
-
-    def probabilities_and_vectors(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray | csr_array]:
-        """[n, L] and `vectors`, each text encoded once."""
-        vectors = self.vectors(texts)
-        return self.probabilities(texts, vectors if isinstance(vectors, np.ndarray) else None), vectors
-
-    def scores(self, texts: Sequence[str], embeddings: np.ndarray | None = None) -> Scores:
-        """The same, computed block by block where texts and labels are many."""
+    def scores(self, texts: Sequence[str]) -> Scores:
+        """Return probabilities [n, L], computed block by block where texts and labels are many."""
         if not len(texts):
             return np.empty((0, len(self.label_names)))
         if self.words is not None:
             return self.decision.scores(self.words.logits_in_blocks(texts), {})
-        _, _, head = self.network
-        if embeddings is None:
-            embeddings = self.embed(texts)
+        return self._read(texts)[0]
+
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
+        """Return probabilities [n, L]."""
+        return self.scores(texts)[EVERY, EVERY]
+
+    def probabilities_and_vectors(self, texts: Sequence[str]) -> tuple[np.ndarray, Vectors]:
+        """Return probabilities [n, L] and `vectors`, each text encoded once."""
+        if not len(texts) or self.words is not None:
+            return self.probabilities(texts), self.vectors(texts)
+        scores, embeddings = self._read(texts)
+        return scores[EVERY, EVERY], embeddings
+
+    def _read(self, texts: Sequence[str]) -> tuple[Scores, np.ndarray]:
+        """Return probabilities [n, L] by classifier and experts, and embeddings [n, h]."""
+        if self.backend is None:
+            raise ValueError(NO_NETWORK)
+        logits, embeddings = self.backend.read(texts)
         used = self.decision.mixture.used
         experts: dict[str, Scores] = {}
         if self.lexical is not None and "lexical" in used:
             experts["lexical"] = self.lexical.logits_in_blocks(texts)
         if self.neighbours is not None and "neighbours" in used:
             experts["neighbours"] = self.neighbours.logits_in_blocks(embeddings)
-        return self.decision.scores(head.logits_in_blocks(embeddings), experts)
+        return self.decision.scores(logits, experts), embeddings
+
+    def names(self, chosen: np.ndarray) -> list[list[str]]:
+        """Return the label names of each row of a 0/1 matrix [n, L]."""
+        return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]
+
+    def predict(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return label names for each text, of which none may be empty."""
+        from abalone.data.in_memory import read_texts  # with modules for splitting that `abalone predict` does not need
+
+        return self.names(self.decision.labels(self.probabilities(read_texts(texts))))
+
+    def evaluate(self, truth: Labels, probabilities: Scores) -> tuple[dict[str, float], list[LabelScore]]:
+        """Score probabilities against the truth, overall and label by label; by thirds where frequencies are known.
+
+        Args:
+            truth: 0/1, [n, L].
+            probabilities: of the same documents by this model, [n, L].
+        """
+        known = self.story.get("statistics", {}).get("frequencies")
+        frequencies = None if known is None else np.array(known)
+        given = self.decision.given(probabilities)
+        overall = evaluate(truth, given, probabilities=probabilities, frequencies=frequencies)
+        return overall, per_label(truth, given, self.label_names, frequencies, self.decision.thresholds.values)
 
     def judged(self) -> tuple[dict[str, float], list[LabelScore]]:
         """Return the out-of-fold scores, overall and label by label; raises `ValueError` where there are none."""
@@ -158,6 +174,62 @@ class Predictor:
         by_label = self.out_of_fold.by_label(self.label_names, self.frequencies, self.decision.thresholds.values)
         return self.out_of_fold.scores(self.frequencies), by_label
 
-    def names(self, chosen: np.ndarray) -> list[list[str]]:
-        """The label names of each row of a 0/1 matrix [n, L]."""
-        return [[self.label_names[column] for column in np.flatnonzero(row)] for row in chosen]
+    def tfidf_alone(self, truth: Labels, texts: Sequence[str]) -> dict[str, float] | None:
+        """Score the tf-idf model within this model by itself: the baseline to beat.
+
+        Its calibration and thresholds were fitted to it alone, on validation. `None` where the model has none, where
+        it does not know them, and where it is nothing else than tf-idf.
+
+        Args:
+            truth: 0/1, [n, L].
+            texts: the same documents.
+        """
+        stored = self.story.get(TFIDF_DECISION)
+        if self.lexical is None or stored is None or self.decision.mixture.used == {"lexical": 1.0}:
+            return None
+        decision = Decision.from_dict(stored)
+        probabilities = decision.scores(self.lexical.logits_in_blocks(texts), {})
+        frequencies = np.array(self.frequencies)
+        return evaluate(truth, decision.given(probabilities), probabilities=probabilities, frequencies=frequencies)
+
+    def refuse_misfits(self) -> None:
+        """Raise `ValueError` where the parts are not those of one model, before a text finds out."""
+        if self.backend is None and self.lexical is None:
+            raise ValueError("it has neither an encoder nor a tf-idf model")
+        if self.backend is None and self.decision.mixture.used:
+            raise ValueError("there is no encoder to mix experts with")
+        decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
+        if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
+            raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
+        by_label = {"thresholds": len(decision.thresholds.values)}
+        if decision.calibration is not None:
+            by_label["calibration"] = len(decision.calibration.groups)
+        by_label |= {name: expert.num_labels for name, expert in experts.items() if expert is not None}
+        if "frequencies" in self.story.get("statistics", {}):
+            by_label["frequencies"] = len(self.frequencies)
+        if "label_f1" in self.story:
+            by_label["label_f1"] = len(self.story["label_f1"])
+        if TFIDF_DECISION in self.story:
+            by_label[TFIDF_DECISION] = len(Decision.from_dict(self.story[TFIDF_DECISION]).thresholds.values)
+        if self.out_of_fold is not None:
+            by_label[OUT_OF_FOLD] = self.out_of_fold.num_labels
+        refuse_other_labels(len(self.label_names), by_label)
+
+
+def refuse_other_labels(labels: int, by_label: Mapping[str, int]) -> None:
+    """Raise `ValueError` where a part is for another number of labels than there are label names."""
+    for name, found in by_label.items():
+        if found != labels:
+            raise ValueError(f"there are {labels} label names, and {name} for {found}")
+
+
+def label_f1(decision: Decision, probabilities: Scores, truth: Labels) -> list[float | None]:
+    """Return the F1 of each label, [L]; `None` where no document carries it, so that nothing can be said.
+
+    Args:
+        decision: chooses the labels.
+        probabilities: [n, L].
+        truth: 0/1, [n, L].
+    """
+    table = per_label(truth, decision.given(probabilities), tuple(map(str, range(probabilities.shape[1]))))
+    return [round(label.f1, 4) if label.support else None for label in table]

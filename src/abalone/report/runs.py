@@ -11,7 +11,6 @@ from abalone.data.in_memory import known_labels
 from abalone.evaluation.matrices import EVERY, Labels, Scores, of_documents
 from abalone.evaluation.metrics import label_thirds
 from abalone.evaluation.out_of_fold import WHERE
-from abalone.evaluation.scored_model import tfidf_alone
 from abalone.inference.predictor import NOT_JUDGED
 
 if TYPE_CHECKING:
@@ -139,20 +138,20 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 
 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
-    texts = documents.texts
-    embeddings = None if model.predictor_.encoder is None else model.predictor_.embed(texts)
+    texts, predictor = documents.texts, model.predictor_
     if documents.out_of_fold:
-        return _honest_answers(model, documents, embeddings)
-    probabilities = model.predictor_.probabilities(texts, embeddings)
+        return _honest_answers(model, documents, None if predictor.backend is None else predictor.embed(texts))
+    probabilities, vectors = predictor.probabilities_and_vectors(texts)
+    embeddings = vectors if isinstance(vectors, np.ndarray) else None
     mapped = sample(len(texts))
     truth = known_labels(documents.labels, model.label_names)
     return Answers(
         truth=truth,
         probabilities=probabilities,
-        predictions=model.predictor_.decision.labels(probabilities),
+        predictions=predictor.decision.labels(probabilities),
         mapped=mapped,
         embeddings=None if embeddings is None else embeddings[mapped],
-        baseline=tfidf_alone(model.predictor_, truth, texts),
+        baseline=predictor.tfidf_alone(truth, texts),
     )
 
 

@@ -121,17 +121,17 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
     resume = holds_run(task.folder, config, corpus)
     earlier = seconds_trained(task.folder) if resume else 0.0
     predictor = fit(config, corpus, task.folder, resume=resume)
-    encoder, tokenizer, head = predictor.network
+    network = predictor.network
     if task.run.keep_encoder:
 
         def save(place: Path) -> None:
             with quiet_transformers():
-                encoder.model.save_pretrained(place)
-                tokenizer.save_pretrained(place)
+                network.encoder.model.save_pretrained(place)
+                network.tokenizer.save_pretrained(place)
 
         build_once(task.encoder_folder, save)
     embeddings = {name: predictor.embed(split.texts) for name, split in corpus.splits() if name != "train"}
-    logits = {name: head.logits(matrix) for name, matrix in embeddings.items()}
+    logits = {name: network.head.logits(matrix) for name, matrix in embeddings.items()}
     epochs = [epoch for stage in predictor.story["history"].values() for epoch in stage]
     return {
         "scores": scores_at_cuts(logits, corpus, frequencies, config),

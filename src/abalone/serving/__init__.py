@@ -1,1 +1,1 @@
-"""Models in use: exported files and an HTTP server."""
+"""HTTP server for a model."""

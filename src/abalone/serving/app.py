@@ -1,4 +1,4 @@
-"""The HTTP interface of a model."""
+"""HTTP endpoints of a model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -15,15 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from abalone import __version__
-from abalone.inference.served import Query, Served, Verdict
 from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
-from abalone.serving.guard import Guard, InFlight
-from abalone.serving.limits import Limits, read_request
-from abalone.serving.memory import Memory, Paced, Share
-from abalone.serving.metrics import Metrics
-from abalone.serving.predictions import Predictions, shown_threshold
-from abalone.serving.problems import Refusal, problem
+from abalone.serving.limits import Limits, Memory, Paced, Share, read_request
+from abalone.serving.middleware import Guard, InFlight, Metrics
+from abalone.serving.predictions import Predictions, Query, Served, Verdict, shown_threshold
+from abalone.serving.schema import Refusal, problem
 
 PAGE = Path(__file__).with_name("page")
 LAST_BATCH = 2.0  # seconds for a batch that is at work when nobody waits for it any more
@@ -47,7 +44,7 @@ def create_app(
     key: str | None = None,
     room: int = ROOM,
 ) -> FastAPI:
-    """The application that serves a model, for any ASGI server.
+    """Return the application that serves a model, for any ASGI server.
 
     Args:
         served: the model.

@@ -1,4 +1,4 @@
-"""Dynamic batching: what concurrent requests ask for goes through the model together, in one thread that owns it."""
+"""Dynamic batching: texts of concurrent requests go through the model together, in the one thread that owns it."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ RECHECK = 5.0  # seconds after which a model that failed its check is tried agai
 
 
 class Busy(Exception):  # noqa: N818  # no fault: try again
-    """There is no room for more, or the server is stopping.
+    """Raised where there is no room for more texts, or the server is stopping.
 
     Args:
         reason: for the client.
@@ -38,11 +38,11 @@ class Busy(Exception):  # noqa: N818  # no fault: try again
 
 
 class Crash(Exception):  # noqa: N818  # what happened, not who is to blame
-    """The model raised something that is no `Exception`, such as the panic of a library in Rust."""
+    """Raised where the model raised something that is no `Exception`, such as the panic of a library in Rust."""
 
 
 class Job(Generic[Item, Result]):
-    """What one request has asked for, and the answers so far."""
+    """The items of one request, and the results so far."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
@@ -71,7 +71,7 @@ class Job(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects the items of concurrent jobs into batches for one worker thread.
+    """Queue that collects the items of concurrent jobs into batches for one worker thread.
 
     Items are taken from the waiting jobs in turn, one each, so that a long list does not hold up a single text. A lone
     client never waits for company: the window opens only after a batch that served more than one job, as then the same
@@ -109,27 +109,27 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """Items that wait for their turn."""
+        """Return the number of items that wait for their turn."""
         return self._waiting
 
     @property
     def alive(self) -> bool:
-        """Whether jobs are taken."""
+        """Tell whether jobs are taken."""
         return self._worker.is_alive() and not self._closing
 
     @property
     def sound(self) -> bool:
-        """Whether the model answered its check after the last crash."""
+        """Tell whether the model answered its check after the last crash."""
         return self._sound
 
     @property
     def busy_seconds(self) -> float:
-        """How long the batch at work has taken so far."""
+        """Return the seconds that the current batch has taken so far."""
         since = self._busy_since
         return 0.0 if since is None else time.perf_counter() - since
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
-        """The answers to `items`, in order; raises `Busy` where they cannot be taken now."""
+        """Return the results of `items`, in order; raises `Busy` where they cannot be taken now."""
         if not items:
             return []
         job: Job[Item, Result] = Job(items)
@@ -150,7 +150,7 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def ended(self) -> bool:
-        """Whether the worker has ended."""
+        """Tell whether the worker has ended."""
         return not self._worker.is_alive()
 
     def close(self, seconds: float | None = None) -> None:
@@ -184,7 +184,7 @@ class Batcher(Generic[Item, Result]):
                 self._sound = self._passes_check()
 
     def _next_batch(self) -> list[tuple[Job[Item, Result], int]]:
-        """Places in jobs to answer together; none once closed and done, or when it is time for another check."""
+        """Return places in jobs to answer together; none once closed and done, or when another check is due."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closing, timeout=None if self._sound else RECHECK)
             if self._company:

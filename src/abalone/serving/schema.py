@@ -1,9 +1,13 @@
-"""The JSON that goes in and out, as OpenAPI shows it."""
+"""Requests, answers and refusals of the HTTP interface: their JSON, as OpenAPI shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import JSONResponse
+
+MEDIA_TYPE = "application/problem+json"
 
 
 class PredictRequest(BaseModel):
@@ -35,11 +39,11 @@ class PredictRequest(BaseModel):
 
     @property
     def all_texts(self) -> list[str]:
-        """The texts, be it one or several."""
+        """Return the texts, be it one or several."""
         return [self.text] if self.text is not None else self.texts or []
 
     def named_texts(self) -> Iterator[tuple[str, str]]:
-        """Each text with the name it has in the request, for messages."""
+        """Yield each text with the name it has in the request, for messages."""
         if self.text is not None:
             yield "text", self.text
         else:
@@ -64,7 +68,7 @@ class Neighbour(BaseModel):
 
 
 class Prediction(BaseModel):
-    """What the model says of one text."""
+    """The prediction for one text."""
 
     labels: list[ScoredLabel] = Field(description="The most probable first.")
     evidence: list[Neighbour] | None = Field(None, description="The nearest first; only if the request asks for it.")
@@ -116,3 +120,37 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str | None = Field(None, description="For a server error: its id in the server's log.")
+
+
+class Refusal(Exception):  # noqa: N818  # an answer, not a failure
+    """An answer other than 200.
+
+    Args:
+        status: the HTTP status.
+        reason: a sentence for the client.
+        retry_after: seconds, where trying again makes sense.
+    """
+
+    def __init__(self, status: HTTPStatus, reason: str, retry_after: int | None = None) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.retry_after = status, reason, retry_after
+
+    def answer(self) -> JSONResponse:
+        """Return the response for the client."""
+        return problem(self.status, self.reason, retry_after=self.retry_after)
+
+
+def problem(
+    status: HTTPStatus,
+    reason: str,
+    *,
+    instance: str | None = None,
+    retry_after: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The answer that tells what went wrong."""
+    content: dict[str, object] = {"title": status.phrase, "status": status.value, "detail": reason}
+    if instance is not None:
+        content["instance"] = instance
+    waiting = {} if retry_after is None else {"retry-after": str(retry_after)}
+    return JSONResponse(content, status.value, {**(headers or {}), **waiting}, media_type=MEDIA_TYPE)

@@ -13,7 +13,7 @@ from abalone.evaluation.decision import Decision, fit_decision
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.out_of_fold import OutOfFold
-from abalone.evaluation.scored_model import TFIDF_DECISION, label_f1
+from abalone.inference.predictor import TFIDF_DECISION, label_f1
 
 BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and not told
 

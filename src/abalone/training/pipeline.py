@@ -28,6 +28,7 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.locks import alone_in
+from abalone.inference.backends.torch import TorchBackend
 from abalone.inference.card import LEFT_OUT
 from abalone.inference.predictor import Predictor
 from abalone.losses import loss_spec
@@ -146,17 +147,15 @@ class _Made:
             story = {LEFT_OUT: config.encoder, "history": {} if self.trained is None else self.trained.history}
             return words_model(words_alone(config), corpus, self.lexical, self.decided, **story)
         return Predictor(
-            config,
             corpus.label_names,
-            self.trained.encoder,
-            tokenizer,
-            self.trained.head,
+            TorchBackend(self.trained.encoder, tokenizer, self.trained.head, config),
             self.decided.decision,
             self.lexical,
             self.neighbours,
             story={**story_of(corpus), "history": self.trained.history, **self.decided.story},
             seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
             out_of_fold=self.decided.out_of_fold,
+            trained_with=config,
         )
 
 

@@ -101,16 +101,14 @@ def fit_words(config: Config, corpus: Corpus) -> Predictor:
 def words_model(config: Config, corpus: Corpus, expert: LexicalModel, decided: Decided, **story: Any) -> Predictor:
     """Put a model of words alone together; the decision is fitted to the logits of the expert, and mixes none."""
     return Predictor(
-        config,
         corpus.label_names,
-        None,
-        None,
         None,
         decided.decision,
         expert,
         story={**story_of(corpus), **decided.story, **story},
         seen=SeenTexts.of(corpus.train.texts, corpus.validation.texts),
         out_of_fold=decided.out_of_fold,
+        trained_with=config,
     )
 
 

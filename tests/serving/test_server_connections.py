@@ -1,0 +1,150 @@
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from running import LetterCounter, running, until
+
+from abalone.serving.server import ConnectionLimits, _network
+from patience import PATIENCE
+
+HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n"
+ASKED = HEAD + b'{"text": "a"}'
+
+
+def connected(client, stack, said=b"", source=("127.0.0.1", 0)):
+    """A connection of its own, which has said so much."""
+    to = (client.base_url.host, client.base_url.port)
+    line = stack.enter_context(socket.create_connection(to, timeout=PATIENCE, source_address=source))
+    line.sendall(said)
+    return line
+
+
+def heard(line):
+    """All that comes until the server closes the connection; a reset is an end as well."""
+    content = b""
+    with suppress(ConnectionError):
+        while block := line.recv(65536):
+            content += block
+    return content
+
+
+def in_flight(client):
+    return int(re.search(r"abalone_requests_in_flight (\d+)", client.get("/metrics").text)[1])
+
+
+def limits(connections, of_one_client=None):
+    return ConnectionLimits(connections, of_one_client or connections, PATIENCE, PATIENCE)
+
+
+@pytest.mark.parametrize("said", [b"", HEAD[:40], HEAD + b'{"te'], ids=["nothing", "half a head", "half a body"])
+def test_connections_that_keep_the_server_waiting_make_room_for_others(said):
+    with running(LetterCounter(), connections=limits(8)) as client, ExitStack() as stack:
+        lines = [connected(client, stack, said) for _ in range(20)]
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+        for line in lines[:10]:  # those that came first
+            assert heard(line) == b""
+
+
+def test_connections_of_one_client_make_no_room_at_the_cost_of_others():
+    with running(LetterCounter(), connections=limits(20, of_one_client=5)) as client, ExitStack() as stack:
+        other = connected(client, stack, source=("127.0.0.2", 0))
+        lines = [connected(client, stack) for _ in range(10)]
+        assert heard(lines[0]) == b""
+        other.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert heard(other).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_beyond_those_at_work_is_told_to_come_back():
+    model = LetterCounter()
+    with running(model, connections=limits(1)) as client, ExitStack() as stack:
+        model.may_go.clear()
+        line = connected(client, stack, ASKED)
+        assert model.entered.wait(PATIENCE)
+        answer = heard(connected(client, stack))
+        assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"retry-after: 1" in answer
+        assert b"application/problem+json" in answer
+        model.may_go.set()
+        assert line.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"", b""),
+        (HEAD[:40], b"HTTP/1.1 408 "),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nG", b"HTTP/1.1 200 "),  # half of another after one that is answered
+        (
+            b"PUT /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nG",
+            b"HTTP/1.1 405 ",
+        ),  # refused before it is whole
+    ],
+    ids=["nothing", "half a head", "half of another", "half a body that nobody reads"],
+)
+def test_a_request_that_does_not_come_is_not_waited_for(said, answer):
+    hasty = ConnectionLimits(head_seconds=0.2)
+    with running(LetterCounter(), connections=hasty) as client, ExitStack() as stack:
+        assert heard(connected(client, stack, said)).startswith(answer)
+
+
+def test_a_client_that_does_not_read_its_answer_is_hung_up_on():
+    model = LetterCounter()
+    model.label_names = tuple(letter * 5_000_000 for letter in "abc")
+    hasty = ConnectionLimits(reading_seconds=0.2)
+    with running(model, connections=hasty) as client, ExitStack() as stack:
+        line = connected(client, stack)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.sendall(b"GET /v1/labels HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: in_flight(client) == 1)  # the one that asks
+        with ThreadPoolExecutor(1) as pool:
+            assert len(pool.submit(client.get, "/v1/labels").result().content) > 15_000_000
+
+
+def test_an_upgrade_to_another_protocol_is_not_taken():
+    with running(LetterCounter()) as client:
+        headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        assert client.get("/livez", headers={**headers, "sec-websocket-key": "A" * 22 + "=="}).status_code == 200
+
+
+def test_a_network_of_ipv6_counts_as_one_client():
+    assert _network(("127.0.0.1", 1)) == _network(("127.0.0.1", 2)) == "127.0.0.1"
+    assert _network(("2001:db8::1", 1, 0, 0)) == _network(("2001:db8::ffff:1%eth0", 1, 0, 0)) == "2001:db8::/64"
+    assert _network(("::ffff:10.0.0.1", 1, 0, 0)) != _network(("::ffff:10.0.0.2", 1, 0, 0))
+    assert _network(None) == ""
+
+
+FILES = 640
+
+
+@pytest.mark.slow
+def test_a_process_of_few_files_serves_however_many_connections_are_open():
+    """More connections than it may have files, which say nothing: others are answered, and the log stays short."""
+    command = [sys.executable, str(Path(__file__).with_name("letters_server.py"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
+    )
+    found = next(found for line in process.stderr if (found := re.search(r"at http://(\S+):(\d+)", line)))
+    with ExitStack() as stack:
+        for _ in range(FILES + 10):
+            stack.enter_context(socket.create_connection((found[1], int(found[2])), timeout=PATIENCE))
+        for _ in range(5):
+            assert httpx.get(f"http://{found[1]}:{found[2]}/healthz", timeout=PATIENCE).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 0
+    assert len(rest.splitlines()) < 20
