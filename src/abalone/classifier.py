@@ -120,7 +120,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             on_estimate: called on a CPU with an `Estimate` of the time before the first step; may raise to stop. By
                 default a warning where it is over half an hour.
         """
-        from abalone.ranks import RankLostError
+        from abalone.distributed import RankLostError
         from abalone.training.estimate import warn_if_long
         from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit

@@ -26,7 +26,7 @@ from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_f
 from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
-from abalone.training.processes import make_accelerator
+from abalone.training.runtime import Runtime
 from moved_clock import Clock
 
 LABELS = 5
@@ -57,8 +57,8 @@ def make_plan(**changes):
 
 
 def run(objective, feed, folder, plan=None, *, resume=False, measure=dict):
-    accelerator = make_accelerator("cpu", "fp32")
-    return train(objective, feed, plan or make_plan(), accelerator, folder, measure=measure, resume=resume)
+    runtime = Runtime.start("cpu", "fp32")
+    return train(objective, feed, plan or make_plan(), runtime, folder, measure=measure, resume=resume)
 
 
 @pytest.mark.parametrize("name", [*(name for name in LOSSES if name != "mulcon"), "mulcon+bce", "msc+10*bce"])

@@ -308,7 +308,6 @@ def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, t
 @pytest.mark.filterwarnings("ignore:this processor has no bf16")
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_path, monkeypatch):
-    AcceleratorState._reset_state(reset_partial_state=True)  # of tests before this one
     of_the_program = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=4)
 
     def state():

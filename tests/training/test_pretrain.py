@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from abalone.ranks import ALONE
+from abalone.distributed import ALONE
 from abalone.training import pretrain
 from abalone.training.engine import Standing
 
@@ -28,7 +28,8 @@ def test_the_candidate_on_which_probes_do_best_is_kept(best, monkeypatch):
         train=None,
         validation=SimpleNamespace(lengths=np.ones(3)),
         plan=lambda *_, **__: None,
-        accelerator=None,
+        runtime=None,
+        tracker=None,
         stage=Path,
         title=str,
         fold="",

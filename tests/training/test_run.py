@@ -81,5 +81,5 @@ def test_what_an_earlier_run_has_left_is_removed(tmp_path):
 )
 def test_pointwise_losses_train_on_a_line_and_others_on_a_cosine_unless_asked(loss, asked, schedule, tmp_path):
     config = Config(epochs=1, learning_rate=1e-3, schedule=asked)
-    run = TrainingRun(config, train=None, validation=None, accelerator=None, folder=tmp_path)
+    run = TrainingRun(config, train=None, validation=None, runtime=None, folder=tmp_path)
     assert run.plan(SimpleNamespace(spec=loss_spec(loss))).schedule == schedule

@@ -35,7 +35,7 @@ RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives 
 ARGUMENT = re.compile(  # `name=True`, `name='value'`, `name=3` or `name=` alone, and no piece of a path, a/name=3/b.csv
     r"""(?<![^\s(])(?P<name>\w+)=(?:True\b|(?P<value>(?=['"\[]|-?\d+(?:\.\d+)?[.,;)]?(?:\s|$)))|(?=[\s.,;:)]|$))"""
 )
-NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
+NEEDED = ("sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 # As one meets them, from a first look to the paper's tables.
 ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "export", "reproduce")

@@ -160,7 +160,7 @@ def _probabilities(model: "Predictor | OnnxModel", texts: Sequence[str], device:
     if isinstance(model, OnnxModel):
         return model.kept_scores(texts)
     if launched()[1] > 1:
-        from abalone.training.processes import launched_ranks
+        from abalone.distributed import launched_ranks
 
         model.ranks = launched_ranks(device)
     return model.scores(texts)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from abalone.data.columns import TextColumns
     from abalone.data.skipped import Skipped
     from abalone.data.unlabelled import Found
+    from abalone.distributed import Ranks
     from abalone.inference.answers import Answer, Wanted
     from abalone.inference.onnx_model import OnnxModel
     from abalone.inference.predictor import Predictor
-    from abalone.ranks import Ranks
 
 Form = Literal["jsonl", "csv", "parquet"]
 BLOCK = 256  # lines of a stream that are answered at a time
@@ -237,8 +237,8 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
 
 def _share(predictor: "Predictor | OnnxModel", device: str) -> "Ranks":
     """Let all processes that were launched encode for each other."""
+    from abalone.distributed import launched_ranks
     from abalone.inference.predictor import Predictor
-    from abalone.training.processes import launched_ranks
 
     assert isinstance(predictor, Predictor)
     predictor.ranks = launched_ranks(device)

@@ -184,11 +184,10 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
+    from abalone.distributed import RankLostError, launched_ranks
     from abalone.files.locks import remove_unless_in_use
     from abalone.inference.folder import refuse_foreign
-    from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop
-    from abalone.training.processes import launched_ranks
     from abalone.training.run import IDENTITY, is_foreign
 
     run_folder = output.with_name(f"{output.name}.training")
@@ -202,9 +201,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
                 )
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
-    if resume and launched_ranks(settings.device).told_by_main(
-        lambda: _is_finished(output, run_folder, settings, corpus)
-    ):
+    if resume and launched_ranks(settings.device).from_main(lambda: _is_finished(output, run_folder, settings, corpus)):
         typer.echo(
             f"note: {output} is finished already, with the same settings and documents: nothing to do. "
             "Leave out --resume to train it again.",

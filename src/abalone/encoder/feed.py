@@ -14,11 +14,11 @@ from torch import Tensor
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.packed import Packed
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.files.scratch import array_of, scratch_array
 from abalone.progress import advance, overall, track
-from abalone.ranks import ALONE, Ranks
 
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
 # length, so that attention pads less.
@@ -227,7 +227,7 @@ def embed(
             embeddings[rows] = encoder(batch).float().cpu().numpy()
             advance(len(rows) * ranks.count)
     encoder.train(training)
-    ranks.add_up(embeddings)
+    ranks.all_reduce(embeddings)
     return embeddings
 
 

@@ -16,8 +16,8 @@ from abalone.inference.parts import Parts
 from abalone.progress import whole
 
 if TYPE_CHECKING:
+    from abalone.distributed import Ranks
     from abalone.inference.served import Classifier
-    from abalone.ranks import Ranks
 
 PART_SIZE = 10_000  # texts; what a killed run has to do again at most
 
@@ -75,7 +75,7 @@ def predict_in_parts(
             begun.append(parts)
             return parts.documents
 
-        answered = begin() if ranks is None else ranks.told_by_main(begin)
+        answered = begin() if ranks is None else ranks.from_main(begin)
         parts = begun[0] if begun else None
         unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
         bar = held.enter_context(whole("Predicting", total))

@@ -21,10 +21,10 @@ from abalone.files.scratch import array_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from abalone.distributed import Ranks
     from abalone.encoder.heads import LinearHead
     from abalone.encoder.text_encoder import TextEncoder
     from abalone.evaluation.neighbours import NearestNeighbours
-    from abalone.ranks import Ranks
 
 WINDOW = 2**16  # texts that are in memory as tokens at a time
 NO_NETWORK = "this model is tf-idf + SVM without an encoder, so it has no embeddings; train one with another recipe"
@@ -105,8 +105,8 @@ class Predictor:
         """[n, h], float32; raises `ValueError` where there is no encoder."""
         encoder, _, _ = self.network
         from abalone.device import choose_device, reading_precision
+        from abalone.distributed import ALONE
         from abalone.encoder.feed import TokenFeed, embed, unlabelled
-        from abalone.ranks import ALONE
 
         if not len(texts):
             return np.empty((0, encoder.hidden_size), np.float32)

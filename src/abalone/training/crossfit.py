@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import reading_precision
+from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed, FeedRows, embed
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.blocks import Scores, stacked
@@ -26,7 +27,6 @@ from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.platt import Link
 from abalone.evaluation.votes import vote_logits_in_blocks
 from abalone.progress import overall
-from abalone.ranks import Ranks
 from abalone.timetable import spoken
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold
@@ -118,7 +118,7 @@ def kept_answers(path: Path, ranks: Ranks) -> Answers | None:
             log.warning("%s; this fold is trained again", error)
             return {}, False
 
-    tensors, there = ranks.read_by_main(read)
+    tensors, there = ranks.tensors_from_main(read)
     return Answers.from_tensors(tensors) if there else None
 
 
@@ -183,7 +183,7 @@ def _ask(
     if run.config.neighbours or trained.head is None:
         taught, labels = read(fold.taught), documents.labels[fold.taught]
         if run.config.neighbours:
-            neighbours = NearestNeighbours(half=True, device=str(run.accelerator.device))
+            neighbours = NearestNeighbours(half=True, device=str(run.runtime.device))
             known = len(fold.train)  # a label name is no neighbour that one could show
             shares = neighbours.fit(taught[:known], labels[:known]).shares(embeddings)
         if trained.head is None:
@@ -199,10 +199,10 @@ def _ask(
 
 def probe_of(run: TrainingRun) -> CrossFitProbe:
     """Return the probe that is fitted where an objective leaves no layer for logits."""
-    return CrossFitProbe(seed=run.config.seed, device=run.accelerator.device)
+    return CrossFitProbe(seed=run.config.seed, device=run.runtime.device)
 
 
 def _read(run: TrainingRun, encoder: TextEncoder, documents: Feed, rows: np.ndarray) -> np.ndarray:
-    device, half = run.accelerator.device, reading_precision(run.config.precision)
+    device, half = run.runtime.device, reading_precision(run.config.precision)
     what = f"{run.fold}, encoding" if run.fold else "Encoding"
     return embed(encoder, FeedRows(documents, rows), device, what, half=half, ranks=run.ranks)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import Schedule
@@ -27,7 +26,9 @@ from abalone.training.checkpoint import restore_training_state, training_state
 from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
+from abalone.training.runtime import Runtime
 from abalone.training.step import Step
+from abalone.training.trackers import TensorBoard
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +83,13 @@ def train(
     objective: Objective,
     documents: Feed,
     plan: Plan,
-    accelerator: Accelerator,
+    runtime: Runtime,
     folder: Path,
     *,
     measure: Callable[[], dict[str, float]] = dict,
     title: str = "Training",
     told: bool = True,
+    tracker: TensorBoard | None = None,
     validation_work: float = 0.0,
     resume: bool = False,
 ) -> Standing:
@@ -98,25 +100,26 @@ def train(
             lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         title: what the bar and the log call it.
-        told: whether each epoch has a line in the log, and an entry in the trackers.
+        told: whether each epoch has a line in the log, and an entry in the tracker.
+        tracker: of the main process.
         validation_work: units of `validation_of` in the estimate that `measure` does each time.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
     ranks = objective.ranks
-    training = _Training(objective, documents, plan, accelerator, folder, title, told, validation_work)
-    if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
+    training = _Training(objective, documents, plan, runtime, folder, title, told, tracker, validation_work)
+    if resume and ranks.from_main(lambda: has_checkpoint(folder)):
         training.restore()
-    ranks.make_equal(objective)
+    ranks.broadcast_module(objective)
     at_the_end = training.checkpoints.completed_at_the_end()
-    with finish_step_first() as interruption, own_stream(accelerator.device), at_the_end:
+    with finish_step_first() as interruption, own_stream(runtime.device), at_the_end:
         while not training.finished:
             training.epoch(interruption)
             training.end_epoch(measure)
             training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
     training.skip_epochs(plan.epochs - training.standing.epoch)  # it may have stopped early
     training.step.end()
-    accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
+    runtime.free_memory()
     return training.standing
 
 
@@ -128,22 +131,23 @@ class _Training:
         objective: Objective,
         documents: Feed,
         plan: Plan,
-        accelerator: Accelerator,
+        runtime: Runtime,
         folder: Path,
         title: str,
         told: bool,
+        tracker: TensorBoard | None,
         validation_work: float,
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
-        self.told, self.validation_work = told, validation_work
-        self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
+        self.told, self.tracker, self.validation_work = told, tracker, validation_work
+        self.runtime, self.folder, self.title, self.ranks = runtime, folder, title, objective.ranks
         self.stage = folder.name  # a kind of work in the estimate
-        self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=accelerator.device.type == "cuda")
-        objective.to(accelerator.device)
+        self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=runtime.device.type == "cuda")
+        objective.to(runtime.device)
         self.step = Step(
             objective,
             parameter_groups(objective, plan),
-            accelerator,
+            runtime,
             clip=plan.clip,
             batch_size=plan.batch_size,
             lengths=documents.lengths,
@@ -166,7 +170,7 @@ class _Training:
 
     def epoch(self, interruption: Interruption) -> None:
         """What is left of the current epoch."""
-        standing, plan, device, documents = self.standing, self.plan, self.accelerator.device, len(self.documents)
+        standing, plan, device, documents = self.standing, self.plan, self.runtime.device, len(self.documents)
         batches = shuffled_batches(documents, plan.batch_size, seed=plan.seed, epoch=standing.epoch)
         self.objective.train()
         if standing.batch == 0:
@@ -202,10 +206,10 @@ class _Training:
         with torch.no_grad(), self._where():
             measures = {"train_loss": standing.loss_sum / len(self.documents), **measure()}
         # The same on every rank but for rounding, which must not end one rank's training before another's.
-        measures = self.ranks.told_by_main(lambda: measures)
+        measures = self.ranks.from_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
-        if self.told:
-            self.accelerator.log(standing.history[-1], step=standing.step)
+        if self.told and self.tracker is not None:
+            self.tracker.epoch(standing.history[-1], standing.step)
         if self.told and self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
             left = overall().left()
@@ -251,7 +255,7 @@ class _Training:
             if stop:  # since before, or meanwhile
                 # A rank that left before the main one has written would have the launcher end that one too.
                 self.checkpoints.wait()
-                self.ranks.wait()
+                self.ranks.barrier()
                 interruption.join_in(terminated=terminated)  # whichever rank was told
                 interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
 
@@ -260,19 +264,19 @@ class _Training:
         if self.standing.batch:
             self.look()
         if self.ranks.main:
-            scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
+            scaler = None if self.runtime.scaler is None else self.runtime.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
             self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
         """Stand where the folder's latest good checkpoint says."""
-        tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
+        tensors, notes = self.ranks.tensors_from_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         standing = self.standing = Standing(**notes["standing"])
         self.skip_epochs(standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size))
-        if self.accelerator.scaler is not None:
-            self.accelerator.scaler.load_state_dict(notes["scaler"])
+        if self.runtime.scaler is not None:
+            self.runtime.scaler.load_state_dict(notes["scaler"])
 
     def skip_epochs(self, epochs: float) -> None:
         """Take epochs off the estimate that need not be trained."""

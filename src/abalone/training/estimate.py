@@ -103,7 +103,7 @@ def timed(
         on_estimate: told the estimate, where there is one beforehand; may raise to stop the run.
         clock: seconds from any start.
     """
-    device = run.accelerator.device
+    device = run.runtime.device
     on_cpu = device.type == "cpu"
     if on_cpu and run.config.precision == "bf16" and not cpu_has_bf16():
         warnings.warn(
@@ -198,7 +198,7 @@ def _measure(
     clock: Callable[[], float],
 ) -> None:
     """Read and train on a few batches, and leave everything as it was; nothing where they would be much of the work."""
-    config, device, feed = run.config, run.accelerator.device, run.train
+    config, device, feed = run.config, run.runtime.device, run.train
     epochs = config.epochs or 0
     half = reading_precision(config.precision)
     lengths = token_budget_batches(feed.lengths, CPU_TOKEN_BUDGET)
@@ -220,14 +220,14 @@ def _measure(
         lower, trained = (None, encoder) if parts is None else parts
         if lower is not None:
             before = clock()
-            with run.accelerator.autocast():
+            with run.runtime.autocast():
                 sample = FrozenFeed(sample, lower, device)
             timetable.measure(FROZEN, lower.depth * int(sample.lengths.sum()), clock() - before)
         objective = Objective(copy.deepcopy(trained), feed.labels.shape[1], config.objective, config)
         plan = run.plan(objective)
         groups = parameter_groups(objective, plan)
         size = config.batch_size
-        step = Step(objective, groups, run.accelerator, clip=plan.clip, batch_size=size, lengths=sample.lengths)
+        step = Step(objective, groups, run.runtime, clip=plan.clip, batch_size=size, lengths=sample.lengths)
         objective.train()
         stage = STAGE if objective.head is None else "training"
         for number in range(count + 1):
@@ -237,7 +237,7 @@ def _measure(
             step(make_batch(sample, own), 1.0)
             if number:  # the first time is not typical
                 timetable.measure(stage, int(sample.lengths[own].sum()), clock() - before)
-    run.accelerator.free_memory()  # else it would go on to look after this optimiser
+    run.runtime.free_memory()  # of the copy that was trained
 
 
 def _device_name(device: torch.device) -> str:

@@ -37,9 +37,9 @@ def supervise(
     def measure() -> dict[str, float]:
         if validation is None:
             return {}
-        with run.accelerator.autocast():
+        with run.runtime.autocast():
             embeddings = embed(
-                objective.encoder, validation, run.accelerator.device, ranks=run.ranks, work=validation_of(stage)
+                objective.encoder, validation, run.runtime.device, ranks=run.ranks, work=validation_of(stage)
             )
         scores = evaluate(validation.labels, LinearHead.of_layer(head).predicted_at_half(embeddings))
         return {name: scores[name] for name in ("micro_f1", "macro_f1")}
@@ -50,11 +50,12 @@ def supervise(
         objective,
         run.train,
         plan,
-        run.accelerator,
+        run.runtime,
         run.stage(stage),
         measure=measure,
         title=run.title(stage),
         told=not run.fold,
+        tracker=run.tracker,
         validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from abalone.config import Config
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.fast.graph import Aside
 from abalone.encoder.fast.optimizer import MatrixUpdate
 from abalone.encoder.feed import Batch
@@ -21,7 +22,6 @@ from abalone.encoder.text_encoder import TextEncoder
 from abalone.encoder.weights import HalfWeights, RowGradients, is_packable
 from abalone.losses import loss_spec, make_loss
 from abalone.losses.pairs import DENSE_ENTRIES
-from abalone.ranks import ALONE, Ranks
 
 SLOW_STATE = ("slow.", "queue.")  # what only further training needs
 

@@ -39,9 +39,10 @@ from abalone.training.folds import divide, held_out_labels
 from abalone.training.label_names import as_text, taught_by
 from abalone.training.open_settings import rate_for_width, settled
 from abalone.training.pretrain import FITTING
-from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
+from abalone.training.runtime import Runtime, random_state_kept
 from abalone.training.stages import Start, Trained, train_copy, train_stages
+from abalone.training.trackers import TensorBoard
 from abalone.training.words import FITTED, Words, fit_words, story_of, words_model
 
 log = logging.getLogger(__name__)
@@ -66,12 +67,13 @@ def fit(
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
-    with left_as_found(config.device), ExitStack() as held:
-        accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
-        on_cpu = accelerator.device.type == "cpu"
+    with random_state_kept(config.device), ExitStack() as held:
+        runtime = Runtime.start(config.device, config.precision)
+        ranks = runtime.ranks
+        tracker = TensorBoard(config.tensorboard) if config.tensorboard is not None and ranks.main else None
+        on_cpu = runtime.device.type == "cpu"
         suited = settled(config, len(corpus.train) + len(corpus.validation), on_cpu=on_cpu)
         refuse_unusable(suited, corpus)
-        ranks = join_ranks(accelerator)
         if ranks.count > config.batch_size:
             warnings.warn(
                 f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
@@ -85,7 +87,7 @@ def fit(
             chosen = {"folds": suited.folds, "epochs": suited.epochs}
             return enter_folder(folder, config, corpus, resume=resume, chosen=chosen)
 
-        made_by, chosen = ranks.told_by_main(enter)
+        made_by, chosen = ranks.from_main(enter)
         config = config.replace(**chosen)
         if config.folds:
             if len(corpus.validation) and not _made_here(corpus):
@@ -108,15 +110,17 @@ def fit(
                 config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
             with ranks.first_here_goes_first():  # the others then find the tokens in the cache
                 train, validation = (make_feed(split, tokenizer, config) for split in (taught, corpus.validation))
-            run = TrainingRun(config, train, None if config.folds else validation, accelerator, folder, resume, ranks)
+            run = TrainingRun(
+                config, train, None if config.folds else validation, runtime, folder, resume, tracker=tracker
+            )
             names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
             held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
             lower, trained = (None, encoder) if parts is None else parts
             start = Start(trained, lower, len(corpus.label_names), names)
             fit_parts = _fit_across_folds if config.folds else _fit_with_validation
             made = fit_parts(run, corpus, taught, start)
-            for tracker in accelerator.trackers:
-                tracker.finish()
+            if tracker is not None:
+                tracker.close()
             predictor = made.predictor(config, corpus, tokenizer)
         predictor.story["fingerprint"] = made_by  # of the settings as given, before some were settled
         return predictor
@@ -234,13 +238,13 @@ def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str)
     """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
     # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
     half = reading_precision(run.config.precision)
-    return embed(trained.encoder, documents, run.accelerator.device, description, half=half, ranks=run.ranks)
+    return embed(trained.encoder, documents, run.runtime.device, description, half=half, ranks=run.ranks)
 
 
 def _neighbours(run: TrainingRun, corpus: Corpus, embeddings: np.ndarray) -> NearestNeighbours:
     """Remember the training documents, which are the first of the embeddings [n, h]."""
     labels = corpus.train.labels
-    return NearestNeighbours(half=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
+    return NearestNeighbours(half=True, device=str(run.runtime.device)).fit(embeddings[: labels.shape[0]], labels)
 
 
 def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:

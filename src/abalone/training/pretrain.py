@@ -33,11 +33,12 @@ def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, Linea
         objective,
         run.train,
         run.plan(objective, keep_lowest=() if validation is None else ("train_loss", "validation_loss")),
-        run.accelerator,
+        run.runtime,
         run.stage(STAGE),
         measure=lambda: {} if validation_loss is None else {"validation_loss": validation_loss()},
         title=run.title("pre-training"),
         told=not run.fold,
+        tracker=run.tracker,
         validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )
@@ -53,14 +54,14 @@ def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, Linea
             fitted[epoch] = micro_f1, head
     for work in (PROBE, FITTING):
         overall().skip(work)  # two of the candidates may have been the same
-    best = run.ranks.told_by_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
+    best = run.ranks.from_main(lambda: max(fitted, key=lambda epoch: fitted[epoch][0]))
     objective.restore(run.kept(STAGE, best))
     return objective.encoder, fitted[best][1], standing.history
 
 
 def linear_evaluation(encoder: TextEncoder, run: TrainingRun, validation: Feed) -> tuple[LinearHead, float]:
     """Probes on the frozen encoder, and their micro-F1 on validation at 0.5."""
-    device, half = run.accelerator.device, reading_precision(run.config.precision)
+    device, half = run.runtime.device, reading_precision(run.config.precision)
     features, val_features = (
         embed(encoder, feed, device, half=half, ranks=run.ranks, work=PROBE) for feed in (run.train, validation)
     )
@@ -76,18 +77,18 @@ class ValidationLoss:
 
     def __init__(self, objective: Objective, run: TrainingRun, validation: Feed) -> None:
         self.objective, self.run, self.validation = objective, run, validation
-        self._total = torch.zeros((), device=run.accelerator.device)
+        self._total = torch.zeros((), device=run.runtime.device)
         documents, size = len(validation), run.config.batch_size
         self._batches = [np.arange(start, min(start + size, documents)) for start in range(0, documents, size)]
         self._tokens_a_batch = float(validation.lengths.sum()) / max(len(self._batches), 1)
         self._captured: Captured | None = None
-        if run.accelerator.device.type == "cuda" and objective.ranks.count == 1:
+        if run.runtime.device.type == "cuda" and objective.ranks.count == 1:
             self._captured = Captured(self._add, size, validation.lengths)
 
     def __call__(self) -> float:
         """The loss of the objective as it is now."""
         self._total.zero_()
-        device = self.run.accelerator.device
+        device = self.run.runtime.device
         for batch in ready_batches(self.validation, self._batches, device, self.objective.ranks):
             if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
                 self._captured(batch)
@@ -97,5 +98,5 @@ class ValidationLoss:
         return self._total.item() / len(self.validation)
 
     def _add(self, batch: Batch) -> None:
-        with self.run.accelerator.autocast():
+        with self.run.runtime.autocast():
             self._total += self.objective(batch) * len(batch)

@@ -10,20 +10,21 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.corpus import Corpus
+from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed
 from abalone.files.cache import written_whole
 from abalone.files.digest import add_texts
 from abalone.files.locks import LOCK
 from abalone.files.partial import PARTIAL, remove_abandoned, remove_folder, sync
-from abalone.ranks import ALONE, Ranks
 from abalone.training.engine import Plan, Standing
 from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.objectives import Objective
+from abalone.training.runtime import Runtime
+from abalone.training.trackers import TensorBoard
 
 History = list[dict[str, float]]  # one entry an epoch
 
@@ -41,21 +42,26 @@ class TrainingRun:
         config: the settings.
         train: the documents to train on.
         validation: those that choose between epochs; without them the last epoch is kept.
-        accelerator: device and precision.
+        runtime: device, precision, and the processes that train together.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
-        ranks: the processes that train together.
         fold: what a fold's model is called in the progress bar, such as "Fold 2 of 5"; its epochs are not logged.
+        tracker: of the main process.
     """
 
     config: Config
     train: Feed
     validation: Feed | None
-    accelerator: Accelerator
+    runtime: Runtime
     folder: Path
     resume: bool = False
-    ranks: Ranks = ALONE
     fold: str = ""
+    tracker: TensorBoard | None = None
+
+    @property
+    def ranks(self) -> Ranks:
+        """Return the processes that train together."""
+        return self.runtime.ranks
 
     def title(self, stage: str) -> str:
         """What the bar and the log call a stage."""
@@ -67,7 +73,7 @@ class TrainingRun:
 
     def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
         """The weights that a stage has kept of an epoch."""
-        return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
+        return self.ranks.tensors_from_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
         """The engine's view of the settings, some of them changed."""
@@ -103,7 +109,7 @@ def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None
     """All processes must train on the same documents, in the same order, with the same settings."""
     if ranks.count > 1:
         own = fingerprint(config, corpus)
-        if own != ranks.told_by_main(lambda: own):
+        if own != ranks.from_main(lambda: own):
             raise ValueError(
                 f"process {ranks.index} was given other documents, labels or settings than the main one: "
                 "start all with the same command, on the same data"

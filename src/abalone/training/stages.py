@@ -36,8 +36,8 @@ class Start:
         """Return the documents as the trained layers read them: the output of the lower ones is computed once."""
         if self.lower is None:
             return documents
-        with run.accelerator.autocast():
-            return FrozenFeed(documents, self.lower, run.accelerator.device)
+        with run.runtime.autocast():
+            return FrozenFeed(documents, self.lower, run.runtime.device)
 
     @property
     def depth(self) -> int:
