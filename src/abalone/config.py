@@ -12,6 +12,7 @@ Pooling = Literal["cls", "mean", "normalized_mean"]
 Schedule = Literal["cosine", "linear"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Classifier = Literal["probe", "finetune"]
+TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 ThresholdObjective = Literal["macro", "micro", "half"]
 
 NO_ENCODER = "none"  # in place of an encoder's name
@@ -91,7 +92,8 @@ class Config:
     device: Annotated[str, "Where to compute: auto, cpu, cuda, cuda:1, mps"] = "auto"
     precision: Annotated[Precision, "auto trains in bf16 where that is faster, and predicts in fp32"] = "auto"
     checkpoint_seconds: Annotated[float, "Seconds between checkpoints; an interruption loses no more"] = 300.0
-    tensorboard: Annotated[str | None, "Folder for TensorBoard logs"] = None
+    tracker: Annotated[TrackerName | None, "Experiment tracker for losses and scores; unset: none"] = None
+    tracker_folder: Annotated[str | None, "Folder for the tracker's files; unset: the tracker's own default"] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -108,6 +110,7 @@ class Config:
 
     def changed_by(self, values: dict[str, Any]) -> "Config":
         """A copy with some settings changed to plain values, as they stand in YAML or JSON."""
+        values = _renamed(values)
         refuse_unknown(values, SETTINGS, "setting")
         return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
@@ -134,7 +137,7 @@ KINDS: dict[str, Any] = get_type_hints(Config)
 ABOUT: dict[str, str] = {
     name: kind.__metadata__[0] for name, kind in get_type_hints(Config, include_extras=True).items()
 }
-OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change what a run comes to
+OF_THE_MACHINE = ("device", "checkpoint_seconds", "tracker", "tracker_folder")  # they do not change what a run comes to
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -168,6 +171,15 @@ def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> N
             near = get_close_matches(short(name).strip("'"), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise ValueError(f"no {kind} is called {short(name)}; {hint}")
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Translate a setting that files of earlier versions have: `tensorboard`, a folder or nothing."""
+    if "tensorboard" not in values:
+        return values
+    others = {name: value for name, value in values.items() if name != "tensorboard"}
+    folder = values["tensorboard"]
+    return others if folder is None else {"tracker": "tensorboard", "tracker_folder": folder, **others}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -207,6 +219,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "classifier": get_args(Classifier),
     "thresholds": get_args(ThresholdObjective),
     "precision": get_args(Precision),
+    "tracker": (*get_args(TrackerName), None),
 }
 _WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an encoder
     "epochs": 0,
@@ -242,8 +255,10 @@ def _check(config: Config) -> None:
             raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
         if name in CHOICES and value not in CHOICES[name]:
             raise ValueError(f"{name} must be one of {', '.join(map(str, CHOICES[name]))}, got {short(value)}")
-    if not (config.tensorboard is None or isinstance(config.tensorboard, str)):
-        raise ValueError(f"tensorboard must be a folder or nothing, got {short(config.tensorboard)}")
+    if not (config.tracker_folder is None or isinstance(config.tracker_folder, str)):
+        raise ValueError(f"tracker_folder must be a folder or nothing, got {short(config.tracker_folder)}")
+    if config.tracker_folder is not None and config.tracker is None:
+        raise ValueError(f"tracker_folder={config.tracker_folder!r} needs a tracker: tensorboard, wandb or mlflow")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
         raise ValueError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")
     if config.encoder == NO_ENCODER:

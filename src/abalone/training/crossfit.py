@@ -145,18 +145,17 @@ def cross_fit(
         frozen = _read(run, start.whole(start.encoder), documents, np.arange(len(documents)))
     answers = []
     for fold in folds:
-        name = f"Fold {fold.number} of {len(folds)}"
         file = run.folder / (FOLD.format(fold.number) + ANSWERS)
         kept = kept_answers(file, run.ranks) if run.resume else None
         if kept is None:
             place = run.folder / FOLD.format(fold.number)
-            own = replace(run, train=FeedRows(run.train, fold.taught), folder=place, fold=name)
+            own = replace(run, train=FeedRows(run.train, fold.taught), folder=place, fold=fold.number)
             kept = _ask(own, start, documents, words, fold, frozen)
             if run.ranks.main:
                 kept.save(file)
                 shutil.rmtree(place, ignore_errors=True)  # its checkpoints have served
                 left = overall().left()
-                log.info("%s is done%s", name, "" if left is None else f"; about {spoken(left)} left")
+                log.info("%s is done%s", own.fold_name, "" if left is None else f"; about {spoken(left)} left")
         else:
             skip_fold(run, fold, start.depth)
         answers.append(kept)
@@ -187,7 +186,7 @@ def _ask(
             known = len(fold.train)  # a label name is no neighbour that one could show
             shares = neighbours.fit(taught[:known], labels[:known]).shares(embeddings)
         if trained.head is None:
-            overall().begin(f"{run.fold}, fitting probes")
+            overall().begin(f"{run.fold_name}, fitting probes")
             probe = probe_of(run)
             logits = probe.heldout_logits(taught, labels, embeddings)
             overall().done(FITTING, len(probe.settings))
@@ -204,5 +203,5 @@ def probe_of(run: TrainingRun) -> CrossFitProbe:
 
 def _read(run: TrainingRun, encoder: TextEncoder, documents: Feed, rows: np.ndarray) -> np.ndarray:
     device, half = run.runtime.device, reading_precision(run.config.precision)
-    what = f"{run.fold}, encoding" if run.fold else "Encoding"
+    what = "Encoding" if run.fold is None else f"{run.fold_name}, encoding"
     return embed(encoder, FeedRows(documents, rows), device, what, half=half, ranks=run.ranks)

@@ -6,7 +6,7 @@ It knows of batches, steps, epochs and checkpoints; what is minimised, and what 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,13 +22,13 @@ from abalone.encoder.feed import Feed, ready_batches
 from abalone.losses.checks import NotFiniteError
 from abalone.progress import overall
 from abalone.timetable import spoken
+from abalone.training.callbacks import NONE, Callbacks, Progress
 from abalone.training.checkpoint import restore_training_state, training_state
 from abalone.training.generations import Checkpoints, has_checkpoint
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 from abalone.training.step import Step
-from abalone.training.trackers import TensorBoard
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,8 @@ def train(
     *,
     measure: Callable[[], dict[str, float]] = dict,
     title: str = "Training",
-    told: bool = True,
-    tracker: TensorBoard | None = None,
+    fold: int | None = None,
+    callbacks: Callbacks = NONE,
     validation_work: float = 0.0,
     resume: bool = False,
 ) -> Standing:
@@ -100,14 +100,14 @@ def train(
             lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         title: what the bar and the log call it.
-        told: whether each epoch has a line in the log, and an entry in the tracker.
-        tracker: of the main process.
+        fold: the number of the fold whose model is trained; its epochs have no lines in the log.
+        callbacks: told of steps and epochs.
         validation_work: units of `validation_of` in the estimate that `measure` does each time.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
     ranks = objective.ranks
-    training = _Training(objective, documents, plan, runtime, folder, title, told, tracker, validation_work)
+    training = _Training(objective, documents, plan, runtime, folder, title, fold, callbacks, validation_work)
     if resume and ranks.from_main(lambda: has_checkpoint(folder)):
         training.restore()
     ranks.broadcast_module(objective)
@@ -134,12 +134,12 @@ class _Training:
         runtime: Runtime,
         folder: Path,
         title: str,
-        told: bool,
-        tracker: TensorBoard | None,
+        fold: int | None,
+        callbacks: Callbacks,
         validation_work: float,
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
-        self.told, self.tracker, self.validation_work = told, tracker, validation_work
+        self.fold, self.callbacks, self.validation_work = fold, callbacks, validation_work
         self.runtime, self.folder, self.title, self.ranks = runtime, folder, title, objective.ranks
         self.stage = folder.name  # a kind of work in the estimate
         self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=runtime.device.type == "cuda")
@@ -154,6 +154,7 @@ class _Training:
             accumulation=plan.accumulation,
         )
         self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)
+        self.rate, self._told = 0.0, (0, 0.0)  # of the latest step; what callbacks know of this epoch
         self._saved_at = self._timed_at = self._looked_at = time.monotonic()
         torch.manual_seed(plan.seed)
 
@@ -176,6 +177,7 @@ class _Training:
         if standing.batch == 0:
             standing.comparable = self.objective.queue is None or self.objective.queue.full
         self.step.begin(standing.batch, standing.loss_sum)
+        self._told = self._seen()
         self._timed_at = time.monotonic()
         progress = overall()
         progress.begin(f"{self.title} {standing.epoch + 1}/{plan.epochs}")
@@ -186,12 +188,14 @@ class _Training:
             standing.batch += 1
             update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
             with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
-                rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
-                self.step(batch, rate, share=share, update=update)
+                self.rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
+                self.step(batch, self.rate, share=share, update=update)
             standing.step += update
             # A CPU has no queue of work to wait for.
             if device.type == "cpu" or time.monotonic() - self._looked_at >= REFRESH:
                 self.look()
+                if update:
+                    self.tell_step()
                 progress.figures(f"loss {standing.loss_sum / min(standing.batch * plan.batch_size, documents):.4f}")
             progress.done(self.stage, int(self.documents.lengths[rows].sum()))
             if update:
@@ -208,9 +212,7 @@ class _Training:
         # The same on every rank but for rounding, which must not end one rank's training before another's.
         measures = self.ranks.from_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
-        if self.told and self.tracker is not None:
-            self.tracker.epoch(standing.history[-1], standing.step)
-        if self.told and self.ranks.main:
+        if self.fold is None and self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
             left = overall().left()
             rest = "" if left is None else f", about {spoken(left)} left"
@@ -227,6 +229,22 @@ class _Training:
         standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
         if self.ranks.main and (better or self.finished):
             self.checkpoints.keep(standing.epoch, self.objective.lasting_state(), self._kept_epochs())
+        measures = {name: value for name, value in standing.history[-1].items() if name != "epoch"}
+        self.callbacks.epoch(self._progress(standing.epoch, measures["train_loss"], measures))
+
+    def tell_step(self) -> None:
+        """Tell the callbacks of the latest step, as far as the loss is known."""
+        (documents, total), self._told = self._told, self._seen()
+        loss = (self._told[1] - total) / (self._told[0] - documents)
+        self.callbacks.step(self._progress(self.standing.epoch + 1, loss, {}))
+
+    def _seen(self) -> tuple[int, float]:
+        """Return the documents of this epoch that were trained on, and the sum of their losses."""
+        return min(self.standing.batch * self.plan.batch_size, len(self.documents)), self.standing.loss_sum
+
+    def _progress(self, epoch: int, loss: float, measures: Mapping[str, float]) -> Progress:
+        rate = self.plan.learning_rate * self.rate
+        return Progress(self.stage, self.fold, epoch, self.standing.step, loss, rate, measures)
 
     def _kept_epochs(self) -> set[int]:
         """The epochs whose weights are of use."""

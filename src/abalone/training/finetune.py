@@ -54,8 +54,8 @@ def supervise(
         run.stage(stage),
         measure=measure,
         title=run.title(stage),
-        told=not run.fold,
-        tracker=run.tracker,
+        fold=run.fold,
+        callbacks=run.callbacks,
         validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )

@@ -31,6 +31,7 @@ from abalone.inference.predictor import Predictor
 from abalone.losses import loss_spec
 from abalone.progress import overall
 from abalone.recipes import words_alone
+from abalone.training.callbacks import Begun, Callback, Callbacks
 from abalone.training.costs import READ
 from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
@@ -42,14 +43,20 @@ from abalone.training.pretrain import FITTING
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
 from abalone.training.runtime import Runtime, random_state_kept
 from abalone.training.stages import Start, Trained, train_copy, train_stages
-from abalone.training.trackers import TensorBoard
+from abalone.training.trackers import trackers_of
 from abalone.training.words import FITTED, Words, fit_words, story_of, words_model
 
 log = logging.getLogger(__name__)
 
 
 def fit(
-    config: Config, corpus: Corpus, folder: Path, *, resume: bool = False, on_estimate: OnEstimate | None = None
+    config: Config,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_estimate: OnEstimate | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Predictor:
     """Train the stages that `config` asks for, and fit the decision to documents that were held out.
 
@@ -64,13 +71,14 @@ def fit(
         resume: go on from `folder`.
         on_estimate: told how long it will take, before the first step, where that is known by then: on a CPU, in one
             process, unless it goes on with a run. May raise to stop.
+        callbacks: told of the training, before the tracker that the settings name.
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
     with random_state_kept(config.device), ExitStack() as held:
         runtime = Runtime.start(config.device, config.precision)
         ranks = runtime.ranks
-        tracker = TensorBoard(config.tensorboard) if config.tensorboard is not None and ranks.main else None
+        told = Callbacks([*callbacks, *trackers_of(config)] if ranks.main else [])
         on_cpu = runtime.device.type == "cpu"
         suited = settled(config, len(corpus.train) + len(corpus.validation), on_cpu=on_cpu)
         refuse_unusable(suited, corpus)
@@ -89,6 +97,7 @@ def fit(
 
         made_by, chosen = ranks.from_main(enter)
         config = config.replace(**chosen)
+        scores = held.enter_context(told.around(Begun(config.to_dict(), folder, resume)))
         if config.folds:
             if len(corpus.validation) and not _made_here(corpus):
                 log.info(
@@ -111,7 +120,7 @@ def fit(
             with ranks.first_here_goes_first():  # the others then find the tokens in the cache
                 train, validation = (make_feed(split, tokenizer, config) for split in (taught, corpus.validation))
             run = TrainingRun(
-                config, train, None if config.folds else validation, runtime, folder, resume, tracker=tracker
+                config, train, None if config.folds else validation, runtime, folder, resume, callbacks=told
             )
             names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
             held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
@@ -119,10 +128,10 @@ def fit(
             start = Start(trained, lower, len(corpus.label_names), names)
             fit_parts = _fit_across_folds if config.folds else _fit_with_validation
             made = fit_parts(run, corpus, taught, start)
-            if tracker is not None:
-                tracker.close()
             predictor = made.predictor(config, corpus, tokenizer)
         predictor.story["fingerprint"] = made_by  # of the settings as given, before some were settled
+        for documents, measured in predictor.story["scores"].items():
+            scores.update({f"{documents.replace(', ', '/')}/{name}": value for name, value in measured.items()})
         return predictor
 
 

@@ -37,8 +37,8 @@ def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, Linea
         run.stage(STAGE),
         measure=lambda: {} if validation_loss is None else {"validation_loss": validation_loss()},
         title=run.title("pre-training"),
-        told=not run.fold,
-        tracker=run.tracker,
+        fold=run.fold,
+        callbacks=run.callbacks,
         validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )

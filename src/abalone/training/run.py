@@ -20,11 +20,11 @@ from abalone.files.cache import written_whole
 from abalone.files.digest import add_texts
 from abalone.files.locks import LOCK
 from abalone.files.partial import PARTIAL, remove_abandoned, remove_folder, sync
+from abalone.training.callbacks import NONE, Callbacks
 from abalone.training.engine import Plan, Standing
 from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
-from abalone.training.trackers import TensorBoard
 
 History = list[dict[str, float]]  # one entry an epoch
 
@@ -32,6 +32,7 @@ STAGES = ("pretraining", "training", "finetuning")
 FOLD = "fold-{}"  # the folder of the stages of a fold's model; with this ending, what the finished model said
 ANSWERS = ".safetensors"
 IDENTITY = "run.json"
+TRACKED = "tracker.json"  # what trackers call the run
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class TrainingRun:
         runtime: device, precision, and the processes that train together.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
-        fold: what a fold's model is called in the progress bar, such as "Fold 2 of 5"; its epochs are not logged.
-        tracker: of the main process.
+        fold: the number of the fold whose model is trained, from 1; its epochs are not logged.
+        callbacks: told of every stage, on the main process.
     """
 
     config: Config
@@ -55,8 +56,8 @@ class TrainingRun:
     runtime: Runtime
     folder: Path
     resume: bool = False
-    fold: str = ""
-    tracker: TensorBoard | None = None
+    fold: int | None = None
+    callbacks: Callbacks = NONE
 
     @property
     def ranks(self) -> Ranks:
@@ -65,7 +66,12 @@ class TrainingRun:
 
     def title(self, stage: str) -> str:
         """What the bar and the log call a stage."""
-        return f"{self.fold}, {stage}" if self.fold else stage.capitalize()
+        return stage.capitalize() if self.fold is None else f"{self.fold_name}, {stage}"
+
+    @property
+    def fold_name(self) -> str:
+        """Return what the bar and the log call the fold."""
+        return f"Fold {self.fold} of {self.config.folds}"
 
     def stage(self, name: str) -> Path:
         """The folder of one stage."""
@@ -151,6 +157,7 @@ def enter_folder(
         warnings.warn(f"there is no run to resume in {folder}: starting from the beginning", stacklevel=6)
     # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
     file.unlink(missing_ok=True)
+    (folder / TRACKED).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sync(folder)
     for stage in _stage_folders(folder):
@@ -193,7 +200,7 @@ def is_foreign(folder: Path) -> bool:
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
-    ours = {*STAGES, LOCK, *(name for name in entries if fnmatch(name, FOLD.format("*")))}
+    ours = {*STAGES, LOCK, TRACKED, *(name for name in entries if fnmatch(name, FOLD.format("*")))}
     return IDENTITY not in entries and not {*entries} <= ours
 
 
