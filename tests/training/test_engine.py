@@ -20,10 +20,9 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.text_encoder import load_encoder
 from abalone.losses import LOSSES
-from abalone.training import engine, generations
-from abalone.training.checkpoint import load_tensors
+from abalone.training import checkpoint, engine
+from abalone.training.checkpoint import BEFORE, RESUME, Checkpoints, load_tensors
 from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
-from abalone.training.generations import BEFORE, RESUME, Checkpoints
 from abalone.training.interruption import TrainingInterrupted
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
@@ -252,13 +251,13 @@ def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, 
 @pytest.fixture
 def written_slowly_beside(monkeypatch):
     """As on a GPU, on a disk so slow that a file takes as long as a few steps."""
-    save = generations.save_tensors
+    save = checkpoint.save_tensors
 
     def saving(*arguments, **options):
         time.sleep(0.05)
         save(*arguments, **options)
 
-    monkeypatch.setattr(generations, "save_tensors", saving)
+    monkeypatch.setattr(checkpoint, "save_tensors", saving)
     monkeypatch.setattr(engine, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
 
 
@@ -281,7 +280,7 @@ def test_written_beside_training_it_resumes_to_the_bit(stop_at, encoder_folder, 
 @pytest.mark.parametrize("when", ["between", "while it is written"])
 def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder, feed, tmp_path, monkeypatch):
     objective = make_objective(encoder_folder)
-    place, name = (objective, "after_step") if when == "between" else (generations, "save_tensors")
+    place, name = (objective, "after_step") if when == "between" else (checkpoint, "save_tensors")
     original, calls = getattr(place, name), iter(range(1000))
 
     def interrupt(*arguments, **options):
@@ -298,14 +297,14 @@ def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder,
 
 @pytest.mark.usefixtures("written_slowly_beside")
 def test_written_beside_training_a_last_one_that_fails_is_no_success(encoder_folder, feed, tmp_path, monkeypatch):
-    save = generations.save_tensors
+    save = checkpoint.save_tensors
 
     def saving(path, tensors, notes, **options):
         if notes.get("standing", {}).get("epoch") == 3:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         save(path, tensors, notes, **options)
 
-    monkeypatch.setattr(generations, "save_tensors", saving)
+    monkeypatch.setattr(checkpoint, "save_tensors", saving)
     with pytest.raises(OSError, match=r"no checkpoint could be written \(No space left on device\); the last good one"):
         run(make_objective(encoder_folder), feed, tmp_path, make_plan(checkpoint_seconds=0))
     assert load_tensors(tmp_path / RESUME)[1]["standing"]["epoch"] == 2

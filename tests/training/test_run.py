@@ -8,7 +8,7 @@ import pytest
 from abalone.config import Config
 from abalone.files.partial import PARTIAL
 from abalone.losses import loss_spec
-from abalone.training.generations import BEFORE, EPOCH, RESUME
+from abalone.training.checkpoint import BEFORE, EPOCH, RESUME
 from abalone.training.run import IDENTITY, STAGES, TrainingRun, enter_folder, holds_run
 
 DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]

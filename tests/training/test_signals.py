@@ -10,7 +10,7 @@ import torch
 
 import tiny
 from abalone import AbaloneClassifier
-from abalone.training import engine, generations, pipeline, pretrain
+from abalone.training import checkpoint, engine, pipeline, pretrain
 from abalone.training.checkpoint import check_tensors
 from abalone.training.interruption import TrainingInterrupted, TrainingTerminated
 from abalone.training.objectives import Objective
@@ -91,7 +91,7 @@ def assert_goes_on(encoder, folder, uninterrupted):
         (Objective, "after_step", 4, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
         (ValidationLoss, "__call__", 0, "Pre-training stopped after epoch 1; it can go on from {}/pretraining"),
         (engine._Training, "save_if_due", 5, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
-        (generations, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
+        (checkpoint, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
         (pretrain, "linear_evaluation", 1, "training stopped; it can go on from {}"),
         (pipeline, "decide", 0, "training stopped; it can go on from {}"),
         (pipeline, "tokenize", 0, "training stopped; nothing was saved yet"),

@@ -23,8 +23,7 @@ from abalone.losses.checks import NotFiniteError
 from abalone.progress import overall
 from abalone.timetable import spoken
 from abalone.training.callbacks import NONE, Callbacks, Progress
-from abalone.training.checkpoint import restore_training_state, training_state
-from abalone.training.generations import Checkpoints, has_checkpoint
+from abalone.training.checkpoint import Checkpoints, has_checkpoint, restore_training_state, training_state
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
