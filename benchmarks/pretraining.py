@@ -20,7 +20,7 @@ from abalone.data.tokens import TokenArray, tokenize
 from abalone.encoder.fast.graph import own_stream
 from abalone.encoder.feed import TokenFeed, make_batch, ready_batches
 from abalone.encoder.text_encoder import TextEncoder, load_encoder
-from abalone.training.engine import Plan, parameter_groups
+from abalone.training.loop import Plan, parameter_groups
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 from abalone.training.step import Step

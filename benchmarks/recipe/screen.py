@@ -33,7 +33,7 @@ from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.cache import written_whole
 from abalone.progress import track
 from abalone.recipes import recipe
-from abalone.training.engine import train as run_engine
+from abalone.training.loop import train as run_engine
 from abalone.training.objectives import Objective
 from abalone.training.open_settings import rate_for_width
 from abalone.training.run import TrainingRun

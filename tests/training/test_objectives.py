@@ -13,10 +13,10 @@ from abalone.encoder.feed import TokenFeed, embed, make_batch
 from abalone.encoder.text_encoder import load_encoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
-from abalone.training.engine import Plan, train
+from abalone.training.loop import Plan, train
 from abalone.training.objectives import Objective
-from abalone.training.pretrain import ValidationLoss
 from abalone.training.runtime import Runtime
+from abalone.training.stages import ValidationLoss
 
 LABELS = 5
 CPU = torch.device("cpu")

@@ -14,8 +14,8 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed
 from abalone.encoder.text_encoder import load_encoder
 from abalone.training.checkpoint import load_tensors, save_tensors
-from abalone.training.engine import Plan, train
 from abalone.training.interruption import TrainingInterrupted
+from abalone.training.loop import Plan, train
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 from together import run_together

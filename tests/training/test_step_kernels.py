@@ -19,7 +19,7 @@ if DEVICE.type == "cpu":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 from abalone.encoder.fast.graph import own_stream  # noqa: E402
-from abalone.training.engine import Plan, parameter_groups  # noqa: E402
+from abalone.training.loop import Plan, parameter_groups  # noqa: E402
 from abalone.training.objectives import Objective  # noqa: E402
 from abalone.training.runtime import Runtime  # noqa: E402
 from abalone.training.step import Step  # noqa: E402

@@ -31,9 +31,8 @@ from abalone.timetable import spoken
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold
 from abalone.training.folds import Fold
-from abalone.training.pretrain import FITTING
 from abalone.training.run import ANSWERS, FOLD, TrainingRun
-from abalone.training.stages import Start, train_copy
+from abalone.training.stages import FITTING, Start, train_copy
 from abalone.training.words import Words, cross_fit_words
 
 log = logging.getLogger(__name__)

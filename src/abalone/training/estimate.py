@@ -21,13 +21,13 @@ from abalone.losses import loss_spec
 from abalone.progress import as_parts_of, overall
 from abalone.timetable import Timetable, spoken
 from abalone.training.costs import READ, Costs, measure_slowness
-from abalone.training.engine import parameter_groups, validation_of
 from abalone.training.folds import Fold
+from abalone.training.loop import parameter_groups, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.open_settings import HELD_OUT, trained_shares
-from abalone.training.pretrain import CANDIDATES, FITTING, PROBE, STAGE
 from abalone.training.progress import WARM_UP, RunProgress
 from abalone.training.run import TrainingRun
+from abalone.training.stages import CANDIDATES, FITTING, PROBE, STAGE
 from abalone.training.step import Step
 from abalone.training.words import COUNTED, FITTED
 

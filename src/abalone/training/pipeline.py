@@ -39,10 +39,9 @@ from abalone.training.estimate import DECISION, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
 from abalone.training.label_names import as_text, taught_by
 from abalone.training.open_settings import rate_for_width, settled
-from abalone.training.pretrain import FITTING
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
 from abalone.training.runtime import Runtime, random_state_kept
-from abalone.training.stages import Start, Trained, train_copy, train_stages
+from abalone.training.stages import FITTING, Start, Trained, train_copy, train_stages
 from abalone.training.trackers import trackers_of
 from abalone.training.words import FITTED, Words, fit_words, story_of, words_model
 

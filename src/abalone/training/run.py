@@ -22,7 +22,7 @@ from abalone.files.locks import LOCK
 from abalone.files.partial import PARTIAL, remove_abandoned, remove_folder, sync
 from abalone.training.callbacks import NONE, Callbacks
 from abalone.training.checkpoint import Checkpoints, has_checkpoint, holds_something_else
-from abalone.training.engine import Plan, Standing
+from abalone.training.loop import Plan, Standing
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 

@@ -20,10 +20,10 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.text_encoder import load_encoder
 from abalone.losses import LOSSES
-from abalone.training import checkpoint, engine
+from abalone.training import checkpoint, loop
 from abalone.training.checkpoint import BEFORE, RESUME, Checkpoints, load_tensors
-from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
 from abalone.training.interruption import TrainingInterrupted
+from abalone.training.loop import Plan, TrainingDivergedError, learning_rate_factor, train
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 from moved_clock import Clock
@@ -188,7 +188,7 @@ def plain_loss(objective, feed):
 
 def test_checkpoints_are_written_as_often_as_asked_and_at_the_end(encoder_folder, feed, tmp_path, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=clock))
     objective, steps = make_objective(encoder_folder), []
     after_step, write = objective.after_step, Checkpoints.write
 
@@ -258,7 +258,7 @@ def written_slowly_beside(monkeypatch):
         save(*arguments, **options)
 
     monkeypatch.setattr(checkpoint, "save_tensors", saving)
-    monkeypatch.setattr(engine, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
+    monkeypatch.setattr(loop, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
 
 
 @pytest.mark.usefixtures("written_slowly_beside")
@@ -362,7 +362,7 @@ def test_patience_stops_early(encoder_folder, feed, tmp_path):
 
 
 def test_weight_decay_spares_biases_and_norms(encoder_folder):
-    from abalone.training.engine import parameter_groups
+    from abalone.training.loop import parameter_groups
 
     objective = make_objective(encoder_folder)
     names = {id(p): n for n, p in objective.named_parameters()}
