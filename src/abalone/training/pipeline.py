@@ -32,10 +32,9 @@ from abalone.losses import loss_spec
 from abalone.progress import overall
 from abalone.recipes import words_alone
 from abalone.training.callbacks import Begun, Callback, Callbacks
-from abalone.training.costs import READ
 from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
-from abalone.training.estimate import DECISION, OnEstimate, timed
+from abalone.training.estimate import DECISION, READ, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
 from abalone.training.label_names import as_text, taught_by
 from abalone.training.open_settings import rate_for_width, settled
