@@ -1,4 +1,4 @@
-"""Which device to compute on, and in which precision it is fast."""
+"""Devices, and the precision in which they are fast."""
 
 import platform
 import time
@@ -8,7 +8,7 @@ import torch
 
 
 def choose_device(device: str = "auto") -> torch.device:
-    """The device by name; "auto" is CUDA where there is any, then Apple's GPU, then the CPU."""
+    """Return the device by name; "auto" is CUDA where there is any, then Apple's GPU, then the CPU."""
     if device != "auto":
         try:
             chosen = torch.device(device)
@@ -24,7 +24,7 @@ def choose_device(device: str = "auto") -> torch.device:
 
 
 def reading_precision(precision: str) -> torch.dtype | None:
-    """In what texts are read when nothing is trained: half precision if it was asked for by name, else full (None).
+    """Return the precision for predictions: half precision if it was asked for by name, else full (None).
 
     Thresholds are fitted to what the model says, so "auto" does not depend on the machine here.
     """
@@ -32,7 +32,7 @@ def reading_precision(precision: str) -> torch.dtype | None:
 
 
 def cpu_has_bf16() -> bool:
-    """Whether the processor multiplies bf16 numbers itself, or emulates that; true where torch cannot tell."""
+    """Return whether the processor multiplies bf16 numbers itself, or emulates that; true where torch cannot tell."""
     # Neither name is public. On x86 the second is also true of processors that emulate it.
     asked = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -45,7 +45,7 @@ def cpu_has_bf16() -> bool:
 
 @cache
 def cpu_is_faster_in_bf16() -> bool:
-    """Whether products of the size of a small layer's are, on this processor: tried once, for some milliseconds."""
+    """Return whether bf16 makes products of the size of a small layer's faster: tried once, for some milliseconds."""
     if not torch.cpu._is_avx512_bf16_supported():
         return False  # it would be emulated
     seconds = {}

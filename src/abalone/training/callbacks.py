@@ -1,4 +1,4 @@
-"""Callbacks: what happens during a training, told to code of the caller.
+"""Callbacks: code of the caller that is told of the steps and epochs of a training.
 
 Example:
     >>> class Losses(Callback):

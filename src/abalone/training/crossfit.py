@@ -1,4 +1,4 @@
-"""Cross-fitting: each document is judged by a model that has not seen it, so all of them can teach the decision.
+"""Cross-fitting: each document is scored by a model that has not seen it, so the decision can be fitted to all.
 
 The documents are divided into folds. The model of a fold is trained on the other folds and asked about this one; what
 it said is kept in a file, which a later attempt at the same run reads instead of training again.
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the model of a fold says of the documents held out from it.
+    """Predictions of the model of a fold for the documents held out from it.
 
     Logits rather than a layer and embeddings: a product may round otherwise in another process, and a run that goes on
     has to come to the same bits.
@@ -74,7 +74,7 @@ class Answers:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Answers":
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         logits, shares, lexical = tensors["logits"].numpy(), None, None
         if "shares.data" in tensors:
             parts = tuple(tensors[f"shares.{name}"].numpy() for name in ("data", "indices", "indptr"))
@@ -90,7 +90,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """What the models of all folds say of the documents held out from them, in the order of folds.
+    """Predictions of the models of all folds for the documents held out from them, in the order of folds.
 
     Args:
         logits: of the classifiers, [n, L].

@@ -1,4 +1,4 @@
-"""How long a training run will take: all its work, planned in tokens, and a few batches measured beforehand."""
+"""An estimate of the time of a training: its work, planned in tokens, and a few batches measured beforehand."""
 
 import copy
 import time
@@ -107,22 +107,22 @@ class Costs:
 
     @property
     def counted(self) -> float:
-        """Of a document whose words are counted, in one thread."""
+        """Return the seconds of counting the words of a document, in one thread."""
         return self.slowness * COUNTED_CHARACTER * self.characters
 
     def words(self, corpus: Corpus) -> float:
-        """Of a document that a tf-idf expert is fitted to."""
+        """Return the seconds of fitting a tf-idf expert, for each document."""
         labels, characters = len(corpus.label_names), self.characters * len(corpus.train)
         cores = self.cores if characters * labels > PARALLEL else 1
         return self.slowness * FITTED_CHARACTER * labels * self.characters / cores
 
     def grid_probe(self, corpus: Corpus) -> float:
-        """Of fitting the probes of the paper once, with every setting."""
+        """Return the seconds of fitting the probes of the paper once, with every setting."""
         pairs = len(corpus.train) * len(corpus.label_names)
         return self._shared(GRID_FEATURE * pairs * self.width)
 
     def probe(self, corpus: Corpus, folds: int) -> float:
-        """Of fitting cross-fitted probes to one fold, with one of their settings."""
+        """Return the seconds of fitting cross-fitted probes to one fold, with one of their settings."""
         probe = CrossFitProbe()
         documents = len(corpus.train) * (1 - (HELD_OUT if folds < 2 else 1 / folds))
         steps = max(probe.epochs * documents / probe.batch_size, probe.least_steps)
@@ -130,12 +130,12 @@ class Costs:
         return self._shared(steps * a_step) / len(probe.settings)
 
     def decision(self, corpus: Corpus, documents: float, experts: int) -> float:
-        """Of weights, temperatures and thresholds, fitted to so many documents."""
+        """Return the seconds of fitting weights, temperatures and thresholds to so many documents."""
         pairs = min(documents * len(corpus.label_names), ENOUGH)
         return self.slowness * max(experts, 0.5) * (AN_EXPERT + DECIDED_PAIR * pairs)
 
     def fast(self, run: TrainingRun, corpus: Corpus, depth: int) -> float:
-        """Of the recipe `fast`: it reads the first tokens of each document, and fits the rest to each fold and all."""
+        """Return the seconds of the recipe `fast`: it reads the first tokens of each document, and fits the rest."""
         settings = recipe("fast")
         documents = len(corpus.train) + len(corpus.validation)
         folds = settled(settings, documents, on_cpu=self.on_cpu).folds or 0
@@ -146,13 +146,13 @@ class Costs:
         return tokens * depth * self.token + words + probes + self.decision(corpus, documents, 1)
 
     def _shared(self, seconds: float) -> float:
-        """Of work with matrices, which all cores or the GPU do."""
+        """Return the seconds of work with matrices, which all cores or the GPU do."""
         return self.slowness * seconds / self.cores if self.on_cpu else seconds / 100
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How long a run will take, before it begins.
+    """The time that a run will take, before it begins.
 
     Args:
         seconds: of the whole run from here on.
@@ -170,7 +170,7 @@ class Estimate:
 
     @property
     def long(self) -> bool:
-        """Whether a person should think of the recipe `fast`."""
+        """Return whether a person should think of the recipe `fast`."""
         return not self.gpu and self.trains and self.seconds > LONG and self.fast_seconds < self.seconds / 2
 
     def advice(self, fast: str = "recipe='fast'") -> str:

@@ -1,4 +1,4 @@
-"""Folds: documents that are held out from a model, so that it can be judged by them."""
+"""Folds: documents that are held out from a model, to score it on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

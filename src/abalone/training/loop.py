@@ -1,6 +1,6 @@
 """The one training loop, for every objective.
 
-It knows of batches, steps, epochs and checkpoints; what is minimised, and what is measured, is given to it.
+It knows of batches, steps, epochs and checkpoints; the objective and the measures are given to it.
 """
 
 import logging
@@ -37,7 +37,7 @@ REFRESH = 0.5  # seconds between looks at a GPU's loss; a step may be much short
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how fast, and what is kept on the way; the values come from `Config`."""
+    """Epochs, rates, and the epochs whose weights are kept; the values come from `Config`."""
 
     epochs: int
     batch_size: int
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass
 class Standing:
-    """Where a run is: enough to go on from, and to tell its story."""
+    """The progress of a run and its history: enough to resume it."""
 
     epoch: int = 0
     batch: int = 0  # batches done in this epoch
@@ -70,7 +70,7 @@ class Standing:
     history: list[dict[str, float]] = field(default_factory=list)  # one entry an epoch
 
     def epoch_of(self, name: str) -> int | None:
-        """The epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
+        """Return the epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
         return self.epoch if name == LAST else self.best_epoch.get(name)
 
 
@@ -123,7 +123,7 @@ def train(
 
 
 class _Training:
-    """A run of the loop: what it works on, and where it stands."""
+    """A run of the loop: its objective, documents and machine, and its progress."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Training:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or no kept measure of validation has improved for `patience` of them."""
+        """Return whether all epochs are done, or no kept measure of validation has improved for `patience` of them."""
         standing, plan = self.standing, self.plan
         watched = [name for name in (*plan.keep_lowest, *plan.keep_highest) if name != "train_loss"]
         if standing.epoch >= plan.epochs:
@@ -169,7 +169,7 @@ class _Training:
         return standing.epoch - max(standing.best_epoch.get(name, 0) for name in watched) >= plan.patience
 
     def epoch(self, interruption: Interruption) -> None:
-        """What is left of the current epoch."""
+        """Train on what is left of the current epoch."""
         standing, plan, device, documents = self.standing, self.plan, self.runtime.device, len(self.documents)
         batches = shuffled_batches(documents, plan.batch_size, seed=plan.seed, epoch=standing.epoch)
         self.objective.train()
@@ -246,11 +246,11 @@ class _Training:
         return Progress(self.stage, self.fold, epoch, self.standing.step, loss, rate, measures)
 
     def _kept_epochs(self) -> set[int]:
-        """The epochs whose weights are of use."""
+        """Return the epochs whose weights are of use."""
         return set(self.standing.best_epoch.values()) | ({self.standing.epoch} if self.finished else set())
 
     def look(self) -> None:
-        """See what the device has come to: now and then, and before anything is saved."""
+        """Read the loss from the device, and refuse NaN: now and then, and before anything is saved."""
         tally = self.step.read()
         self.standing.loss_sum = tally.loss_sum
         now = self._looked_at = time.monotonic()
@@ -287,7 +287,7 @@ class _Training:
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
-        """Stand where the folder's latest good checkpoint says."""
+        """Restore the folder's latest good checkpoint."""
         tensors, notes = self.ranks.tensors_from_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         standing = self.standing = Standing(**notes["standing"])
@@ -302,7 +302,7 @@ class _Training:
 
     @contextmanager
     def _where(self) -> Iterator[None]:
-        """Tell where a loss refused NaN or infinite values."""
+        """Say at which step a loss refused NaN or infinite values."""
         try:
             yield
         except NotFiniteError as error:
@@ -321,12 +321,12 @@ class _Training:
 
 
 def validation_of(stage: str) -> str:
-    """The name in the estimate for what a stage reads of validation after its epochs."""
+    """Return the name in the estimate for reading the validation documents after the epochs of a stage."""
     return f"{stage}, validation"
 
 
 def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
-    """Linear warm-up, then down to 0 along a cosine or a line."""
+    """Return the factor of the learning rates: a linear warm-up, then down to 0 along a cosine or a line."""
     warm = plan.warmup * steps
     if step < warm:
         return (step + 1) / (warm + 1)
@@ -335,7 +335,7 @@ def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
 
 
 def parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
-    """Encoder and the rest, each with and without weight decay, which biases and norms are spared."""
+    """Return parameter groups: encoder and the rest, each with weight decay and, for biases and norms, without."""
     groups: dict[tuple[bool, bool], list[Tensor]] = {}
     for name, parameter in objective.named_parameters():
         if parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""The main job: from texts and labels to a finished model."""
+"""Training as a whole: from texts and labels to a finished model."""
 
 import logging
 import warnings
@@ -242,7 +242,7 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, taught: Split, start: St
 
 
 def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str) -> np.ndarray:
-    """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
+    """Return embeddings [n, h] in the precision of later predictions: what is fitted here must fit there."""
     # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
     half = reading_precision(run.config.precision)
     return embed(trained.encoder, documents, run.runtime.device, description, half=half, ranks=run.ranks)
@@ -262,13 +262,13 @@ def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:
 
 
 def _made_here(corpus: Corpus) -> bool:
-    """Whether the validation documents were split off by us, rather than given by a person."""
+    """Return whether the validation documents were split off by us, rather than given by a person."""
     split = corpus.provenance.get("split")
     return not isinstance(split, dict) or split.get("origin") == "stratified" or "validation" in split
 
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:
-    """What could only fail later, after the expensive part, is said at once."""
+    """Refuse settings and documents that could only fail later, after the expensive part."""
     spec = loss_spec(config.objective)
     if spec.takes == "label_embeddings" and config.max_chunks > 1:
         raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
@@ -296,7 +296,7 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
 
 
 def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) -> TokenFeed:
-    """A split as token batches; tokens come from the cache where they were made before."""
+    """Return a split as token batches; tokens come from the cache where they were made before."""
     tokens = tokenize(split.texts, tokenizer)
     return TokenFeed(tokens, split.labels, config.max_length, config.max_chunks)
 
@@ -304,7 +304,7 @@ def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) 
 def _name_features(
     names: Sequence[str], encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase, config: Config
 ) -> Tensor:
-    """What the encoder makes of the label names, [L, h]."""
+    """Return the embeddings of the label names, [L, h]."""
     feed = make_feed(Split(names, unlabelled(len(names))), tokenizer, config)
     return torch.from_numpy(embed(encoder, feed, torch.device("cpu")))
 

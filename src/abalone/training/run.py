@@ -1,4 +1,4 @@
-"""What the stages of one training run share: documents, machine, and a folder that knows whose it is."""
+"""A training run: its settings, documents and machine, and the identity of its folder."""
 
 import hashlib
 import json
@@ -65,24 +65,24 @@ class TrainingRun:
         return self.runtime.ranks
 
     def title(self, stage: str) -> str:
-        """What the bar and the log call a stage."""
+        """Return the name of a stage in the bar and the log."""
         return stage.capitalize() if self.fold is None else f"{self.fold_name}, {stage}"
 
     @property
     def fold_name(self) -> str:
-        """Return what the bar and the log call the fold."""
+        """Return the name of the fold in the bar and the log."""
         return f"Fold {self.fold} of {self.config.folds}"
 
     def stage(self, name: str) -> Path:
-        """The folder of one stage."""
+        """Return the folder of one stage."""
         return self.folder / name
 
     def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
-        """The weights that a stage has kept of an epoch."""
+        """Return the weights that a stage has kept of an epoch."""
         return self.ranks.tensors_from_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
-        """The engine's view of the settings, some of them changed."""
+        """Return the settings as the loop takes them, some of them changed."""
         config = self.config
         plan = Plan(
             epochs=cast(int, config.epochs),  # settled when the documents were counted
@@ -102,7 +102,7 @@ class TrainingRun:
 
 
 def fingerprint(config: Config, corpus: Corpus) -> str:
-    """The same for the same data and settings, and for nothing else."""
+    """Return a hash of data and settings, without those that change no result."""
     settings = {name: value for name, value in config.to_dict().items() if name not in OF_THE_MACHINE}
     digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
     for split in (corpus.train, corpus.validation):
@@ -112,7 +112,7 @@ def fingerprint(config: Config, corpus: Corpus) -> str:
 
 
 def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None:
-    """All processes must train on the same documents, in the same order, with the same settings."""
+    """Refuse a process that was given other documents, another order or other settings than the main one."""
     if ranks.count > 1:
         own = fingerprint(config, corpus)
         if own != ranks.from_main(lambda: own):
@@ -170,13 +170,13 @@ def enter_folder(
 
 
 def _stage_folders(folder: Path) -> list[Path]:
-    """Where the stages of a run have their checkpoints: those of the model, and those of the folds that were begun."""
+    """Return the folders with checkpoints: of the stages of the model, and of the folds that were begun."""
     models = [folder, *(path for path in sorted(folder.glob(FOLD.format("*"))) if path.suffix != ANSWERS)]
     return [model / stage for model in models for stage in STAGES]
 
 
 def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
-    """Whether an earlier attempt at this very run lies in its folder."""
+    """Return whether an earlier attempt at this very run lies in its folder."""
     try:
         stored = _stored_identity(folder / IDENTITY)
     except (OSError, ValueError):
@@ -185,7 +185,7 @@ def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
 
 
 def seconds_trained(folder: Path) -> float:
-    """How long the epochs of a run have taken so far, as the checkpoints in its folder tell."""
+    """Return how long the epochs of a run have taken so far, according to the checkpoints in its folder."""
     seconds = 0.0
     for stage in _stage_folders(folder):
         if has_checkpoint(stage):
@@ -196,7 +196,7 @@ def seconds_trained(folder: Path) -> float:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether something other than a run is at that name."""
+    """Return whether something other than a run is at that name."""
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
@@ -205,7 +205,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def how_to_go_on(folder: Path) -> str:
-    """What to tell whoever has stopped the run in `folder`."""
+    """Return the part of a message that says whether the run in `folder` can be resumed."""
     saved = any(map(has_checkpoint, _stage_folders(folder))) or any(folder.glob(FOLD.format("*") + ANSWERS))
     return f"it can go on from {folder}" if saved else "nothing was saved yet"
 

@@ -1,6 +1,7 @@
 """The stages of one training: pre-training, linear evaluation, training with a linear layer, fine-tuning."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -16,7 +17,7 @@ from abalone.encoder.text_encoder import TextEncoder, join_layers
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.probe import LinearProbe
 from abalone.progress import overall
-from abalone.training.loop import LAST, train, validation_of
+from abalone.training.loop import LAST, Plan, Standing, train, validation_of
 from abalone.training.objectives import Objective
 from abalone.training.run import History, TrainingRun
 
@@ -114,18 +115,9 @@ def pretrain(objective: Objective, run: TrainingRun) -> tuple[TextEncoder, Linea
     """
     validation = run.validation
     validation_loss = None if validation is None else ValidationLoss(objective, run, validation)
-    standing = train(
-        objective,
-        run.train,
-        run.plan(objective, keep_lowest=() if validation is None else ("train_loss", "validation_loss")),
-        run.runtime,
-        run.stage(STAGE),
-        measure=lambda: {} if validation_loss is None else {"validation_loss": validation_loss()},
-        title=run.title("pre-training"),
-        fold=run.fold,
-        callbacks=run.callbacks,
-        validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
-        resume=run.resume,
+    plan = run.plan(objective, keep_lowest=() if validation is None else ("train_loss", "validation_loss"))
+    standing = _train(
+        run, STAGE, objective, plan, lambda: {} if validation_loss is None else {"validation_loss": validation_loss()}
     )
     if validation is None:
         objective.restore(run.kept(STAGE, standing.epoch))
@@ -220,18 +212,26 @@ def supervise(
 
     kept = LAST if validation is None else KEPT
     plan = run.plan(objective, epochs=epochs, keep_highest=() if validation is None else (KEPT,), **changes)
-    standing = train(
+    standing = _train(run, stage, objective, plan, measure)
+    objective.restore(run.kept(stage, cast(int, standing.epoch_of(kept))))
+    return objective.encoder, LinearHead.of_layer(head), standing.history
+
+
+def _train(
+    run: TrainingRun, stage: str, objective: Objective, plan: Plan, measure: Callable[[], dict[str, float]]
+) -> Standing:
+    """Run the loop on the documents of the run, with checkpoints in the folder of the stage."""
+    validation = run.validation
+    return train(
         objective,
         run.train,
         plan,
         run.runtime,
         run.stage(stage),
         measure=measure,
-        title=run.title(stage),
+        title=run.title("pre-training" if stage == STAGE else stage),
         fold=run.fold,
         callbacks=run.callbacks,
         validation_work=0.0 if validation is None else objective.encoder.depth * float(validation.lengths.sum()),
         resume=run.resume,
     )
-    objective.restore(run.kept(stage, cast(int, standing.epoch_of(kept))))
-    return objective.encoder, LinearHead.of_layer(head), standing.history

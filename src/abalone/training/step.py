@@ -1,4 +1,4 @@
-"""What happens to each batch in training: loss, gradient, update; as far as possible without waiting for the device."""
+"""One training step: loss, gradient, clipping, update; as far as possible without waiting for the device."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ AHEAD = 8  # steps that may wait for the GPU
 
 @dataclass(frozen=True)
 class Tally:
-    """What the device has counted since `Step.begin`."""
+    """The counters of the device since `Step.begin`."""
 
     loss_sum: float  # over documents
-    wrong_loss: int | None  # the first batch whose loss was no number
-    wrong_gradient: int | None  # the first batch after which the gradient was none, so that no update was made
+    wrong_loss: int | None  # the first batch whose loss was NaN or infinite
+    wrong_gradient: int | None  # the first batch after which the gradient was, so that no update was made
 
 
 class Step:
-    """One batch after another, on any device.
+    """Trains on one batch after another, on any device.
 
     On a GPU the whole step is recorded and replayed as soon as every batch means the same work; where it cannot be
     (gradients gathered over several batches or from several processes, fp16 with its changing scale, a queue that
@@ -84,7 +84,7 @@ class Step:
         self._wrong.fill_(-1)
 
     def __call__(self, batch: Batch, rate: float, *, share: float = 1.0, update: bool = True) -> None:
-        """One batch.
+        """Train on one batch.
 
         Args:
             batch: in main memory, pinned where the device is a GPU.
