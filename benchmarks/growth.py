@@ -20,11 +20,11 @@ from transformers import BertConfig, BertModel
 
 from abalone.config import Config
 from abalone.data.tokens import TokenArray
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.feed import TokenFeed, embed, make_batch, unlabelled
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.ranks import ALONE, Ranks
 from abalone.training.objectives import Objective
-from abalone.training.processes import join_ranks, make_accelerator
+from abalone.training.runtime import Runtime
 from benchmarks.measure import Line, show
 from benchmarks.tiny import long_tailed_labels
 
@@ -132,7 +132,7 @@ def _one_of(index: int, processes: int, port: int, costs: Any) -> None:
     names = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": processes, "MASTER_PORT": port}
     os.environ.update({"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in names.items()})
     torch.set_num_threads(1)
-    costs.put(step(ranks=join_ranks(make_accelerator("cpu", "fp32"))))
+    costs.put(step(ranks=Runtime.start("cpu", "fp32").ranks))
 
 
 PROCESSES = tuple(count for count in (1, 2, 4, 8, 16) if count <= (os.cpu_count() or 1))

@@ -21,9 +21,9 @@ from abalone.encoder.fast.graph import own_stream
 from abalone.encoder.feed import TokenFeed, make_batch, ready_batches
 from abalone.encoder.load import load_encoder
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.training.engine import Plan, parameter_groups
+from abalone.training.loop import Plan, parameter_groups
 from abalone.training.objectives import Objective
-from abalone.training.processes import make_accelerator
+from abalone.training.runtime import Runtime
 from abalone.training.step import Step
 from benchmarks.measure import Line, show
 from benchmarks.plain import PlainPretraining, TunedPretraining, rectangle
@@ -66,14 +66,14 @@ class Ours:
 
     def __init__(self, model: PreTrainedModel, feed: TokenFeed, precision: Precision = "auto") -> None:
         torch.manual_seed(1)
-        self.feed, self.accelerator = feed, make_accelerator("auto", precision)
+        self.feed, self.runtime = feed, Runtime.start("auto", precision)
         labels = feed.labels.shape[1]
         self.objective = Objective(TextEncoder(model, "cls"), labels, "msc", Config(queue_size=QUEUE))
-        self.objective.to(self.accelerator.device).train()
+        self.objective.to(self.runtime.device).train()
         self.step = Step(
             self.objective,
             parameter_groups(self.objective, PLAN),
-            self.accelerator,
+            self.runtime,
             clip=PLAN.clip,
             batch_size=BATCH,
             lengths=feed.lengths,
@@ -81,8 +81,8 @@ class Ours:
 
     def run(self, batches: Batches, after: Callable[[], object] = lambda: None) -> None:
         """Train on these batches, then wait for the device."""
-        with own_stream(self.accelerator.device):
-            for batch in ready_batches(self.feed, batches, self.accelerator.device):
+        with own_stream(self.runtime.device):
+            for batch in ready_batches(self.feed, batches, self.runtime.device):
                 self.step(batch, rate=1.0)
                 after()
             self.step.read()
@@ -101,8 +101,8 @@ class Ours:
         projection, prototypes = self.objective.projection, self.objective.prototypes
         assert projection is not None
         assert prototypes is not None
-        device = self.accelerator.device
-        return kind(model.to(device).train(), projection, prototypes.weight, QUEUE, precision)
+        torch.nn.Module.to(model, self.runtime.device)  # transformers gives its own `to` no usable type
+        return kind(model.train(), projection, prototypes.weight, QUEUE, precision)
 
 
 def plain_batches(

@@ -37,15 +37,15 @@ TRAIN = """
 import json, resource, sys, time
 from abalone import AbaloneClassifier
 from abalone.data.corpus import Corpus, Split
-from abalone.training import engine
+from abalone.training import loop
 from benchmarks.tiny import long_tailed_labels, short_texts
 
 folder, documents, validation, labels, steps = sys.argv[1], *map(int, sys.argv[2:])
 texts, matrix = list(short_texts(documents)), long_tailed_labels(documents, labels)
 train, rest = Split(texts[validation:], matrix[validation:]), Split(texts[:validation], matrix[:validation])
 corpus = Corpus(train, rest, Split([], matrix[:0]), tuple(map(str, range(labels))))
-whole_epoch = engine.shuffled_batches
-engine.shuffled_batches = lambda *arguments, **options: whole_epoch(*arguments, **options)[:steps]
+whole_epoch = loop.shuffled_batches
+loop.shuffled_batches = lambda *arguments, **options: whole_epoch(*arguments, **options)[:steps]
 start = time.perf_counter()
 model = AbaloneClassifier("paper", encoder=f"{folder}/encoder", objective="msc+bce", epochs=1, max_length=16,
                           calibrate=True, thresholds="macro", device="cpu")

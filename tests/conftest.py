@@ -33,7 +33,7 @@ def one_split() -> Iterator[None]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Take what was imported out of the garbage collector's sight, since it stays.
 
-    Accelerate collects garbage after every training. To look through torch, transformers and the tests themselves
+    Training collects garbage after every training. To look through torch, transformers and the tests themselves
     each time takes as long as training a tiny model.
     """
     gc.collect()

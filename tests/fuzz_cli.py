@@ -68,7 +68,7 @@ OBJECTIVES = (
     "x",
 )
 # What is written goes nowhere but to the folder of the case: the fuzzer runs on somebody's machine.
-WRITTEN = ("output", "plot", "tensorboard", "skip_bad_rows")
+WRITTEN = ("output", "plot", "tracker_folder", "skip_bad_rows")
 DESTINATIONS = (
     "out2",
     "file.txt",
@@ -208,7 +208,9 @@ def check(names: tuple[str, ...], numbers: Numbers, place: Path) -> None:
     os.chdir(place)
     try:
         with (
-            patch.dict(os.environ, ABALONE_CACHE=str(place / "cache"), HF_HUB_OFFLINE="1", COLUMNS="100"),
+            patch.dict(
+                os.environ, ABALONE_CACHE=str(place / "cache"), HF_HUB_OFFLINE="1", WANDB_MODE="offline", COLUMNS="100"
+            ),
             patch("abalone.serving.server.serve", lambda app, bound, ready: ready()),  # else it would go on for ever
             patch("abalone.demo.run_demo", lambda folder: None),  # minutes, and nothing that a person gives it
         ):

@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DISTRIBUTIONS = {"opentelemetry": "opentelemetry-api", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTIONS = {
+    "mlflow": "mlflow-skinny", "opentelemetry": "opentelemetry-api", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
 UNDECLARED = {"triton"}  # comes with the builds of torch that can use it
 
 

@@ -35,21 +35,21 @@ SETTINGS = {
 }
 
 # A process that strikes itself cannot be late, as one that is watched from outside can on a busy machine.
-# The engine's own steps count; those that are timed beforehand, on copies, do not.
+# The loop's own steps count; those that are timed beforehand, on copies, do not.
 KILLED_AT_STEP = """
 import os, signal, sys
 from abalone.cli import app
-from abalone.training import engine
+from abalone.training import loop
 
 left = iter(range(int(sys.argv.pop(1))))
 
-class Struck(engine.Step):
+class Struck(loop.Step):
     def __call__(self, *arguments, **options):
         if next(left, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
         super().__call__(*arguments, **options)
 
-engine.Step = Struck
+loop.Step = Struck
 app(prog_name="abalone")
 """
 

@@ -23,7 +23,7 @@ KNOWN, ACCEPTED = ROOT / "tools" / "mutants_known.toml", ROOT / "tools" / "mutan
 RESULTS = WORK / "results.json"
 # Imported once, before the processes of the tests part from this one.
 PRELOADED = ("torch", "scipy.stats", "sklearn.linear_model", "transformers", "tokenizers", "hypothesis", "httpx",
-             "typer", "accelerate", "pyarrow.parquet", "fastapi", "uvicorn")  # fmt: skip
+             "typer", "pyarrow.parquet", "fastapi", "uvicorn")  # fmt: skip
 
 Results = dict[str, str]  # by the key of a mutant: `survived`, `accepted`, or what has noticed it
 

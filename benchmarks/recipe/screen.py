@@ -22,6 +22,7 @@ from scipy.sparse import csr_array
 from abalone.data.corpus import Corpus
 from abalone.data.load import load_corpus
 from abalone.data.tokens import tokenize
+from abalone.distributed import ALONE
 from abalone.encoder.feed import TokenFeed, embed
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder
@@ -31,13 +32,12 @@ from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
 from abalone.progress import track
-from abalone.ranks import ALONE
 from abalone.recipes import recipe
-from abalone.training.engine import train as run_engine
+from abalone.training.loop import train as run_engine
 from abalone.training.objectives import Objective
 from abalone.training.open_settings import rate_for_width
-from abalone.training.processes import make_accelerator
 from abalone.training.run import TrainingRun
+from abalone.training.runtime import Runtime
 from benchmarks.recipe.pools import Base, Pool, joined, pools, read_base, rows_of, write_base
 from benchmarks.sharing import claimed
 
@@ -148,7 +148,7 @@ def train(folder: Path, encoder: str, deadline: float) -> None:
 def train_one(run: Run, pool: Pool, base: Base, encoder: str, scratch: Path) -> dict[str, Any]:
     """Train one model to its last epoch; return what it, and its neighbours, say of the judging documents."""
     config = recipe(objective=run.objective, epochs=run.epochs, encoder=encoder, seed=run.seed)
-    accelerator = make_accelerator(config.device, config.precision)
+    runtime = Runtime.start(config.device, config.precision)
     torch.manual_seed(config.seed)
     text_encoder, _ = load_encoder(encoder, config.pooling, config.dropout)
     config = config.replace(learning_rate=rate_for_width(text_encoder.hidden_size))
@@ -157,10 +157,10 @@ def train_one(run: Run, pool: Pool, base: Base, encoder: str, scratch: Path) -> 
         for rows in (pool.train, pool.judged)
     ]
     objective = Objective(text_encoder, base.labels.shape[1], run.objective, config, ALONE, feeds[0].labels)
-    settings = TrainingRun(config, feeds[0], feeds[1], accelerator, scratch)
-    run_engine(objective, feeds[0], settings.plan(objective), accelerator, scratch, measure=dict)
+    settings = TrainingRun(config, feeds[0], feeds[1], runtime, scratch)
+    run_engine(objective, feeds[0], settings.plan(objective), runtime, scratch, measure=dict)
     shutil.rmtree(scratch, ignore_errors=True)
-    device = accelerator.device
+    device = runtime.device
     embeddings = [embed(objective.encoder, feed, device, ranks=ALONE) for feed in feeds]
     neighbours = NearestNeighbours(device=str(device)).fit(embeddings[0], feeds[0].labels)
     assert objective.head is not None

@@ -23,6 +23,7 @@ from abalone.recipes import DEFAULT, nearest_recipe
 from abalone.recipes import recipe as recipe_config
 
 if TYPE_CHECKING:
+    from abalone.training.callbacks import Callback
     from abalone.training.estimate import OnEstimate
 
 
@@ -80,6 +81,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         label_names: Sequence[str] | None = None,
         run_folder: str | Path | None = None,
         resume: bool = False,
+        callbacks: "Sequence[Callback]" = (),
     ) -> "AbaloneClassifier":
         """Train on texts and their labels.
 
@@ -96,9 +98,10 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             run_folder: where checkpoints go while training, and stay; by default a folder of the cache, which is
                 removed when training is done. What a run that was interrupted leaves there is kept for 30 days.
             resume: go on where an interrupted `fit` with the same data and settings stopped.
+            callbacks: instances of `abalone.training.callbacks.Callback`, told of every step and epoch.
         """
         corpus = corpus_of(texts, labels, validation, label_names=label_names, seed=self.seed)
-        self.fit_corpus(corpus, run_folder=run_folder, resume=resume)
+        self.fit_corpus(corpus, run_folder=run_folder, resume=resume, callbacks=callbacks)
         self.predictor_.answers_in_names = not is_matrix(labels) or label_names is not None
         return self
 
@@ -109,6 +112,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         run_folder: str | Path | None = None,
         resume: bool = False,
         on_estimate: "OnEstimate | None" = None,
+        callbacks: "Sequence[Callback]" = (),
     ) -> "AbaloneClassifier":
         """Train on the training and validation splits of a `Corpus`, as `load_corpus` gives it.
 
@@ -118,8 +122,9 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             resume: as in `fit`.
             on_estimate: called on a CPU with an `Estimate` of the time before the first step; may raise to stop. By
                 default a warning where it is over half an hour.
+            callbacks: as in `fit`.
         """
-        from abalone.ranks import RankLostError
+        from abalone.distributed import RankLostError
         from abalone.training.estimate import warn_if_long
         from abalone.training.interruption import TrainingInterrupted, TrainingTerminated, told_to_stop
         from abalone.training.pipeline import fit
@@ -131,7 +136,8 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         advice = "Call fit again with the same data and settings, and resume=True."
         with told_to_stop(), _warnings_of_main_only():
             try:
-                self.predictor_ = fit(config, corpus, folder, resume=resume, on_estimate=on_estimate or warn_if_long)
+                estimated = on_estimate or warn_if_long
+                self.predictor_ = fit(config, corpus, folder, resume=resume, on_estimate=estimated, callbacks=callbacks)
             except (KeyboardInterrupt, TrainingTerminated) as stop:
                 kind = TrainingInterrupted if isinstance(stop, KeyboardInterrupt) else TrainingTerminated
                 stopped = kind(str(stop) or f"training stopped; {how_to_go_on(folder)}")

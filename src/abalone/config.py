@@ -9,10 +9,13 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+from abalone.errors import InputError
+
 Pooling = Literal["cls", "mean", "normalized_mean"]
 Schedule = Literal["cosine", "linear"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Classifier = Literal["probe", "finetune"]
+TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 ThresholdObjective = Literal["macro", "micro", "half"]
 
 NO_ENCODER = "none"  # in place of an encoder's name
@@ -92,7 +95,8 @@ class Config:
     device: Annotated[str, "Where to compute: auto, cpu, cuda, cuda:1, mps"] = "auto"
     precision: Annotated[Precision, "auto trains in bf16 where that is faster, and predicts in fp32"] = "auto"
     checkpoint_seconds: Annotated[float, "Seconds between checkpoints; an interruption loses no more"] = 300.0
-    tensorboard: Annotated[str | None, "Folder for TensorBoard logs"] = None
+    tracker: Annotated[TrackerName | None, "Experiment tracker for losses and scores; unset: none"] = None
+    tracker_folder: Annotated[str | None, "Folder for the tracker's files; unset: the tracker's own default"] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -109,6 +113,7 @@ class Config:
 
     def changed_by(self, values: dict[str, Any]) -> "Config":
         """Return a copy with some settings changed to plain values, as in YAML or JSON."""
+        values = _renamed(values)
         refuse_unknown(values, SETTINGS, "setting")
         return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
@@ -135,7 +140,7 @@ KINDS: dict[str, Any] = get_type_hints(Config)
 ABOUT: dict[str, str] = {
     name: kind.__metadata__[0] for name, kind in get_type_hints(Config, include_extras=True).items()
 }
-OF_THE_MACHINE = ("device", "checkpoint_seconds", "tensorboard")  # they do not change the result of a run
+OF_THE_MACHINE = ("device", "checkpoint_seconds", "tracker", "tracker_folder")  # they do not change what a run comes to
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -147,9 +152,9 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except OSError:
         raise  # it names the file
     except Exception as error:  # the parser raises anything at all where a number or a day is none
-        raise ValueError(f"{path} is not YAML: {str(error)[:500]}") from None
+        raise InputError(f"{path} is not YAML: {str(error)[:500]}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
+        raise InputError(f"{path} must hold `setting: value` lines, found {type(values).__name__}")
     return values
 
 
@@ -159,7 +164,7 @@ def naming(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
 def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> None:
@@ -168,7 +173,16 @@ def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> N
         if not isinstance(name, str) or name not in known:
             near = get_close_matches(short(name).strip("'"), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise ValueError(f"no {kind} is called {short(name)}; {hint}")
+            raise InputError(f"no {kind} is called {short(name)}; {hint}")
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Translate a setting that files of earlier versions have: `tensorboard`, a folder or nothing."""
+    if "tensorboard" not in values:
+        return values
+    others = {name: value for name, value in values.items() if name != "tensorboard"}
+    folder = values["tensorboard"]
+    return others if folder is None else {"tracker": "tensorboard", "tracker_folder": folder, **others}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -209,6 +223,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "classifier": get_args(Classifier),
     "thresholds": get_args(ThresholdObjective),
     "precision": get_args(Precision),
+    "tracker": (*get_args(TrackerName), None),
 }
 _WITHOUT_ENCODER: dict[str, object] = {  # whatever else these are, they ask an encoder
     "epochs": 0,
@@ -227,33 +242,35 @@ def _check(config: Config) -> None:
         if value is None and name in LEFT_OPEN:
             continue
         if isinstance(default, bool) and not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, got {short(value)}")
+            raise InputError(f"{name} must be true or false, got {short(value)}")
         if isinstance(default, int | float) and not isinstance(default, bool):
             whole = isinstance(default, int)
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-                raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {short(value)}")
+                raise InputError(f"{name} must be a {'whole ' if whole else ''}number, got {short(value)}")
             if whole and value > _LARGEST:
-                raise ValueError(f"{name} must be at most {_LARGEST}, got {short(value)}")
+                raise InputError(f"{name} must be at most {_LARGEST}, got {short(value)}")
         if isinstance(default, str) and not isinstance(value, str):
-            raise ValueError(f"{name} must be a string, got {short(value)}")
+            raise InputError(f"{name} must be a string, got {short(value)}")
         if name in _LEAST and not value >= _LEAST[name]:
-            raise ValueError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
+            raise InputError(f"{name} must be at least {_LEAST[name]:g}, got {short(value)}")
         if name in _ABOVE_ZERO and not value > 0:
-            raise ValueError(f"{name} must be above 0, got {short(value)}")
+            raise InputError(f"{name} must be above 0, got {short(value)}")
         if name in _FINITE and value == inf:
-            raise ValueError(f"{name} must be finite, got {short(value)}")
+            raise InputError(f"{name} must be finite, got {short(value)}")
         if name in _SHARES and not 0 <= value <= 1:
-            raise ValueError(f"{name} must be between 0 and 1, got {short(value)}")
+            raise InputError(f"{name} must be between 0 and 1, got {short(value)}")
         if name in CHOICES and value not in CHOICES[name]:
-            raise ValueError(f"{name} must be one of {', '.join(map(str, CHOICES[name]))}, got {short(value)}")
-    if not (config.tensorboard is None or isinstance(config.tensorboard, str)):
-        raise ValueError(f"tensorboard must be a folder or nothing, got {short(config.tensorboard)}")
+            raise InputError(f"{name} must be one of {', '.join(map(str, CHOICES[name]))}, got {short(value)}")
+    if not (config.tracker_folder is None or isinstance(config.tracker_folder, str)):
+        raise InputError(f"tracker_folder must be a folder or nothing, got {short(config.tracker_folder)}")
+    if config.tracker_folder is not None and config.tracker is None:
+        raise InputError(f"tracker_folder={config.tracker_folder!r} needs a tracker: tensorboard, wandb or mlflow")
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
-        raise ValueError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")
+        raise InputError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")
     if config.encoder == NO_ENCODER:
         for name, only in _WITHOUT_ENCODER.items():
             if getattr(config, name) != only:
-                raise ValueError(
+                raise InputError(
                     f"without an encoder {name} must be {_plain(only)}, got {_plain(getattr(config, name))}: "
                     "start from the recipe words, or name an encoder"
                 )

@@ -1,4 +1,4 @@
-"""Which device to compute on, and in which precision it is fast."""
+"""Devices, and the precision in which they are fast."""
 
 import platform
 import time
@@ -6,17 +6,21 @@ from functools import cache
 
 import torch
 
+from abalone.errors import InputError, spelled
+
 
 def choose_device(device: str = "auto") -> torch.device:
-    """The device by name; "auto" is CUDA where there is any, then Apple's GPU, then the CPU."""
+    """Return the device by name; "auto" is CUDA where there is any, then Apple's GPU, then the CPU."""
     if device != "auto":
         try:
             chosen = torch.device(device)
         except RuntimeError:
-            raise ValueError(f"no device is called {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
+            raise InputError(f"no device is called {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
         there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         if not there.get(chosen.type, False) or (chosen.index or 0) >= max(torch.cuda.device_count(), 1):
-            raise ValueError(f"device {device!r} was asked for, but torch finds none here; use device='auto'")
+            raise InputError(
+                f"device {device!r} was asked for, but torch finds none here; use {spelled('device', 'auto')}"
+            )
         return chosen
     if torch.cuda.is_available():
         return torch.device("cuda")
@@ -24,7 +28,7 @@ def choose_device(device: str = "auto") -> torch.device:
 
 
 def reading_precision(precision: str) -> torch.dtype | None:
-    """In what texts are read when nothing is trained: half precision if it was asked for by name, else full (None).
+    """Return the precision for predictions: half precision if it was asked for by name, else full (None).
 
     Thresholds are fitted to what the model says, so "auto" does not depend on the machine here.
     """
@@ -32,7 +36,7 @@ def reading_precision(precision: str) -> torch.dtype | None:
 
 
 def cpu_has_bf16() -> bool:
-    """Whether the processor multiplies bf16 numbers itself, or emulates that; true where torch cannot tell."""
+    """Return whether the processor multiplies bf16 numbers itself, or emulates that; true where torch cannot tell."""
     # Neither name is public. On x86 the second is also true of processors that emulate it.
     asked = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -45,7 +49,7 @@ def cpu_has_bf16() -> bool:
 
 @cache
 def cpu_is_faster_in_bf16() -> bool:
-    """Whether products of the size of a small layer's are, on this processor: tried once, for some milliseconds."""
+    """Return whether bf16 makes products of the size of a small layer's faster: tried once, for some milliseconds."""
     if not torch.cpu._is_avx512_bf16_supported():
         return False  # it would be emulated
     seconds = {}

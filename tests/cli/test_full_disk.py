@@ -35,16 +35,16 @@ def limited(size: int, work: Work) -> None:
 
 def limited_after(checkpoints: int, work: Work) -> None:
     """Room for so many checkpoints, and for no more."""
-    from abalone.training import generations
+    from abalone.training import checkpoint
 
-    save, written = generations.save_tensors, iter(range(1000))
+    save, written = checkpoint.save_tensors, iter(range(1000))
 
     def saving(*arguments: object, **options: object) -> None:
         if next(written) == checkpoints:
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
         save(*arguments, **options)
 
-    generations.save_tensors = saving
+    checkpoint.save_tensors = saving
     work()
 
 

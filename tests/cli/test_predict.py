@@ -210,7 +210,7 @@ def test_another_encoding_is_named_and_nothing_else_is_taken_from_standard_input
     for done in (run(model, tmp_path / "texts.txt"), from_stdin(content, tmp_path, monkeypatch, model)):
         assert done.exit_code == 2
         assert "byte 0xe9 at position 4 of the row is not UTF-8" in done.stderr
-        assert "name it: --encoding 'cp1252'" in done.stderr
+        assert "name it: --encoding cp1252" in done.stderr
     named = ("--encoding", "latin-1")
     for done in (
         run(model, tmp_path / "texts.txt", *named),

@@ -218,7 +218,10 @@ def state(folder: Path) -> dict[Path, tuple[int, bytes]]:
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("options", [(), ("--device", "auto", "--checkpoint-seconds", "60", "--tensorboard", "logs")])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--device", "auto", "--checkpoint-seconds", "60", "--tracker", "tensorboard", "--tracker-folder", "logs")],
+)
 def test_a_finished_run_is_not_done_again(options, finished, workshop, tmp_path):
     before = state(finished)
     result = run(*command(workshop, finished, *GIVEN, "--resume", *options))

@@ -196,7 +196,7 @@ def test_killed_between_its_last_part_and_its_end_a_job_ends_after_a_short_part_
 
 
 def test_a_process_beside_the_main_one_reads_the_same_texts_and_writes_nothing(tmp_path):
-    beside = SimpleNamespace(told_by_main=lambda _: 10)  # so many are answered, says the main one
+    beside = SimpleNamespace(from_main=lambda _: 10)  # so many are answered, says the main one
     model, folder = Counting(), tmp_path / "answers"
     assert predict_in_parts(model, TEXTS, folder, part_size=10, resume=True, ranks=beside) == 25
     assert model.asked == TEXTS[10:]

@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from abalone.data.corpus import Corpus, Split
-from abalone.training.costs import COUNTED_CHARACTER, PARALLEL, SAMPLE, Costs, measure_slowness
+from abalone.training.estimate import COUNTED_CHARACTER, PARALLEL, SAMPLE, Costs, measure_slowness
 
 LABELS = tuple(f"topic {j}" for j in range(5))
 

@@ -13,10 +13,10 @@ from abalone.encoder.feed import TokenFeed, embed, make_batch
 from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
-from abalone.training.engine import Plan, train
+from abalone.training.loop import Plan, train
 from abalone.training.objectives import Objective
-from abalone.training.pretrain import ValidationLoss
-from abalone.training.processes import make_accelerator
+from abalone.training.runtime import Runtime
+from abalone.training.stages import ValidationLoss
 
 LABELS = 5
 CPU = torch.device("cpu")
@@ -150,7 +150,7 @@ def test_measuring_the_validation_loss_changes_nothing(encoder_folder, feed):
     objective.before_batch(batch)
     objective.after_batch(batch)  # a queue that holds something
     before = {name: value.clone() for name, value in objective.state_dict().items()}
-    run = SimpleNamespace(validation=feed, config=Config(batch_size=48), accelerator=make_accelerator("cpu", "fp32"))
+    run = SimpleNamespace(validation=feed, config=Config(batch_size=48), runtime=Runtime.start("cpu", "fp32"))
     objective.eval()
     with torch.no_grad():
         measure = ValidationLoss(objective, run, run.validation)
@@ -215,7 +215,7 @@ def test_mulcon_alone_collapses_and_with_bce_it_does_not(encoder_folder, feed, t
     for name in ("mulcon", "mulcon+10*bce"):
         objective = make(encoder_folder, name, dropout=0.0)
         before = scatter_within_labels(objective, feed)
-        train(objective, feed, plan, make_accelerator("cpu", "fp32"), tmp_path / name, measure=dict)
+        train(objective, feed, plan, Runtime.start("cpu", "fp32"), tmp_path / name, measure=dict)
         scatter[name] = scatter_within_labels(objective, feed) / before
     assert scatter["mulcon"] < 0.1
     assert scatter["mulcon+10*bce"] > 3 * scatter["mulcon"]

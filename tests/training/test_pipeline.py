@@ -19,7 +19,7 @@ from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
 from abalone.inference.predictor import Predictor
-from abalone.training import finetune, pipeline, pretrain, stages
+from abalone.training import pipeline, stages
 from abalone.training.objectives import Objective
 from abalone.training.open_settings import rate_for_width
 from abalone.training.pipeline import fit
@@ -174,11 +174,11 @@ def tuned(encoder: str, frozen: int) -> Config:
     ("frozen", "place", "name", "after", "steps_left"),
     [
         (0, Objective, "after_step", 1, 24),  # in the first epoch
-        (0, pretrain.ValidationLoss, "__call__", 1, 15),  # at the end of the second
-        (0, pretrain, "linear_evaluation", 0, 10),  # pre-training is done, no probe is
+        (0, stages.ValidationLoss, "__call__", 1, 15),  # at the end of the second
+        (0, stages, "linear_evaluation", 0, 10),  # pre-training is done, no probe is
         (0, stages, "supervise", 0, 10),  # between the stages
         (0, Objective, "after_step", 18, 7),  # in the first epoch of fine-tuning
-        (0, finetune, "evaluate", 1, 0),  # at the end of its second
+        (0, stages.LinearHead, "of_layer", 1, 0),  # at the end of its second
         (0, pipeline, "decide", 0, 0),  # when everything is trained
         (1, Objective, "after_step", 12, 13),
         (1, stages, "supervise", 0, 10),
@@ -209,13 +209,13 @@ def test_early_stopping_is_resumed_as_it_was(encoder, corpus, tmp_path, monkeypa
 
     def run(folder, **options):
         losses = iter(values[options.pop("skip", 0) :])
-        monkeypatch.setattr(pretrain.ValidationLoss, "__call__", lambda _: next(losses))
+        monkeypatch.setattr(stages.ValidationLoss, "__call__", lambda _: next(losses))
         return fit(make_config(encoder, epochs=6, patience=2), corpus, folder, **options)
 
     expected = run(tmp_path / "whole")
     assert len(expected.story["history"]["pretraining"]) == 4
     with monkeypatch.context() as patch:
-        breaking(patch, pretrain, "linear_evaluation")
+        breaking(patch, stages, "linear_evaluation")
         with pytest.raises(BrokenError):
             run(tmp_path / "broken")
     assert_same(run(tmp_path / "broken", skip=4, resume=True), expected)
@@ -228,15 +228,15 @@ def weights(encoder: torch.nn.Module) -> torch.Tensor:
 def test_the_checkpoint_with_the_best_probes_is_kept(encoder, corpus, tmp_path, monkeypatch):
     """Last, lowest training loss or lowest validation loss: whichever linear evaluation likes best."""
     losses, tried = iter([2.0, 1.0, 3.0]), []
-    monkeypatch.setattr(pretrain.ValidationLoss, "__call__", lambda _: next(losses))
-    original = pretrain.linear_evaluation
+    monkeypatch.setattr(stages.ValidationLoss, "__call__", lambda _: next(losses))
+    original = stages.linear_evaluation
 
     def liking_the_second(encoder, run, validation):
         head, _ = original(encoder, run, validation)
         tried.append(weights(encoder))
         return head, 0.9 if len(tried) == 2 else 0.1
 
-    monkeypatch.setattr(pretrain, "linear_evaluation", liking_the_second)
+    monkeypatch.setattr(stages, "linear_evaluation", liking_the_second)
     predictor = fit(make_config(encoder), corpus, tmp_path)
     assert len(tried) >= 2
     assert torch.equal(weights(predictor.network.encoder), tried[1])
@@ -308,7 +308,6 @@ def test_the_encoder_that_was_loaded_is_where_training_starts(encoder, corpus, t
 @pytest.mark.filterwarnings("ignore:this processor has no bf16")
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_program_around_it_is_left_as_it_was(broken, encoder, corpus, tmp_path, monkeypatch):
-    AcceleratorState._reset_state(reset_partial_state=True)  # of tests before this one
     of_the_program = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=4)
 
     def state():

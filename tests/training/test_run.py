@@ -8,7 +8,7 @@ import pytest
 from abalone.config import Config
 from abalone.files.atomic import PARTIAL
 from abalone.losses import loss_spec
-from abalone.training.generations import BEFORE, EPOCH, RESUME
+from abalone.training.checkpoint import BEFORE, EPOCH, RESUME
 from abalone.training.run import IDENTITY, STAGES, TrainingRun, enter_folder, holds_run
 
 DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
@@ -81,5 +81,5 @@ def test_what_an_earlier_run_has_left_is_removed(tmp_path):
 )
 def test_pointwise_losses_train_on_a_line_and_others_on_a_cosine_unless_asked(loss, asked, schedule, tmp_path):
     config = Config(epochs=1, learning_rate=1e-3, schedule=asked)
-    run = TrainingRun(config, train=None, validation=None, accelerator=None, folder=tmp_path)
+    run = TrainingRun(config, train=None, validation=None, runtime=None, folder=tmp_path)
     assert run.plan(SimpleNamespace(spec=loss_spec(loss))).schedule == schedule

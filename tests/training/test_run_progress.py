@@ -99,7 +99,7 @@ def test_lines_are_written_above_the_bar(clock, monkeypatch, capsys):
     with display_of(clock) as display:
         display.begin("Training 1/5")
         with _epochs_told():
-            logging.getLogger("abalone.training.engine").info("Training 1/5: done")
+            logging.getLogger("abalone.training.loop").info("Training 1/5: done")
         _tell("warning", "a slow disk", "yellow")
     shown = capsys.readouterr().err
     for line in ("Training 1/5: done", "warning: a slow disk"):

@@ -14,10 +14,10 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed
 from abalone.encoder.load import load_encoder
 from abalone.training.checkpoint import load_tensors, save_tensors
-from abalone.training.engine import Plan, train
 from abalone.training.interruption import TrainingInterrupted
+from abalone.training.loop import Plan, train
 from abalone.training.objectives import Objective
-from abalone.training.processes import join_ranks, make_accelerator
+from abalone.training.runtime import Runtime
 from together import run_together
 
 pytestmark = pytest.mark.slow
@@ -53,8 +53,8 @@ class BrokenOffError(Exception):
 def run(case, encoder_folder, folder, *, dropout=0.0, break_off=False, interrupt=False, resume=False):
     """Train in however many processes there are; leaves the state and the loss of every step in `folder`."""
     name, documents, plan, feed = CASES[case]
-    accelerator = make_accelerator("cpu", "fp32")
-    ranks = join_ranks(accelerator)
+    runtime = Runtime.start("cpu", "fp32")
+    ranks = runtime.ranks
     torch.manual_seed(0)
     encoder, _ = load_encoder(encoder_folder, "mean", dropout)
     config = Config(queue_size=48, projection_dim=8)
@@ -75,7 +75,7 @@ def run(case, encoder_folder, folder, *, dropout=0.0, break_off=False, interrupt
     values = {"epochs": 3, "batch_size": 32, "learning_rate": 1e-3, "head_learning_rate": 3e-3, "schedule": "cosine"}
     changes = {**values, "checkpoint_seconds": 0 if break_off else 1e9, **plan}
     documents = make_feed(encoder_folder, documents, **feed)
-    train(objective, documents, Plan(**changes), accelerator, folder, measure=dict, resume=resume)
+    train(objective, documents, Plan(**changes), runtime, folder, measure=dict, resume=resume)
     save_tensors(folder / f"end-{ranks.index}.safetensors", objective.state_dict(), {"losses": losses})
     return objective
 

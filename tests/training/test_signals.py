@@ -10,11 +10,11 @@ import torch
 
 import tiny
 from abalone import AbaloneClassifier
-from abalone.training import engine, generations, pipeline, pretrain
+from abalone.training import checkpoint, loop, pipeline, stages
 from abalone.training.checkpoint import check_tensors
 from abalone.training.interruption import TrainingInterrupted, TrainingTerminated
 from abalone.training.objectives import Objective
-from abalone.training.pretrain import ValidationLoss
+from abalone.training.stages import ValidationLoss
 from striking import unfinished
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="signals"), pytest.mark.usefixtures("one_split")]
@@ -90,12 +90,12 @@ def assert_goes_on(encoder, folder, uninterrupted):
     [
         (Objective, "after_step", 4, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
         (ValidationLoss, "__call__", 0, "Pre-training stopped after epoch 1; it can go on from {}/pretraining"),
-        (engine._Training, "save_if_due", 5, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
-        (generations, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
-        (pretrain, "linear_evaluation", 1, "training stopped; it can go on from {}"),
+        (loop._Training, "save_if_due", 5, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
+        (checkpoint, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
+        (stages, "linear_evaluation", 1, "training stopped; it can go on from {}"),
         (pipeline, "decide", 0, "training stopped; it can go on from {}"),
         (pipeline, "tokenize", 0, "training stopped; nothing was saved yet"),
-        (engine.Checkpoints, "__init__", 0, "training stopped; nothing was saved yet"),
+        (loop.Checkpoints, "__init__", 0, "training stopped; nothing was saved yet"),
     ],
     ids=["step", "measuring", "between steps", "saving", "probes", "decision", "tokenizing", "starting a stage"],
 )

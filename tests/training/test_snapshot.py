@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from abalone.training.snapshot import PLACE, Snapshot, _room
+from abalone.training.checkpoint import PLACE, Snapshot, _room
 
 KINDS = {
     "half": torch.tensor([0.1, 1e-3, 3.0], dtype=torch.bfloat16),

@@ -10,7 +10,7 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.load import load_encoder
 from abalone.training.objectives import Objective
-from abalone.training.processes import make_accelerator
+from abalone.training.runtime import Runtime
 from abalone.training.step import Step
 
 LABELS = 5
@@ -28,14 +28,14 @@ def feed(encoder_folder):
     return TokenFeed(tokenize(texts, tokenizer, cache=None), labels, max_length=20)
 
 
-def make_step(encoder_folder, feed, name, **settings):
+def make_step(encoder_folder, feed, name, runtime=None, **settings):
     torch.manual_seed(0)
     encoder, _ = load_encoder(encoder_folder, "mean", 0.0)
     objective = Objective(encoder, LABELS, name, Config(queue_size=16, projection_dim=8, **settings))
     trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     groups = [{"params": trained, "lr": 0.1, "weight_decay": 0.0}]
-    accelerator = make_accelerator("cpu", "fp32")
-    return objective, Step(objective, groups, accelerator, clip=1.0, batch_size=8, lengths=feed.lengths)
+    runtime = runtime or Runtime.start("cpu", "fp32")
+    return objective, Step(objective, groups, runtime, clip=1.0, batch_size=8, lengths=feed.lengths)
 
 
 def test_slow_encoder_follows_the_updated_weights(encoder_folder, feed):
@@ -46,3 +46,33 @@ def test_slow_encoder_follows_the_updated_weights(encoder_folder, feed):
     step(make_batch(feed, np.arange(8)), 1.0)
     assert not torch.allclose(fast, before)
     torch.testing.assert_close(slow, 0.75 * before + 0.25 * fast)
+
+
+def test_scaled_gradients_make_the_step_that_plain_ones_make(encoder_folder, feed):
+    """As in fp16, but computed in full precision: the scale itself changes nothing."""
+    weights = []
+    for scaled in (False, True):
+        runtime = Runtime(torch.device("cpu"))
+        if scaled:
+            object.__setattr__(runtime, "scaler", torch.amp.GradScaler("cpu"))
+        objective, step = make_step(encoder_folder, feed, "bce", runtime)
+        step.begin(0, 0.0)
+        step(make_batch(feed, np.arange(8)), 1.0)
+        weights.append(objective.head.weight.detach().clone())
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
+
+
+def test_scaled_gradient_that_overflows_moves_nothing_and_lowers_the_scale(encoder_folder, feed):
+    runtime = Runtime(torch.device("cpu"), torch.float16)
+    objective, step = make_step(encoder_folder, feed, "bce", runtime)
+    weight, scale = objective.head.weight, runtime.scaler.get_scale()
+    before = weight.detach().clone()
+    overflow = weight.register_hook(lambda gradient: gradient * float("inf"))
+    step.begin(0, 0.0)
+    step(make_batch(feed, np.arange(8)), 1.0)
+    assert torch.equal(weight, before)
+    assert runtime.scaler.get_scale() == scale / 2
+    assert step.read().wrong_gradient is None  # no reason to stop
+    overflow.remove()
+    step(make_batch(feed, np.arange(8, 16)), 1.0)
+    assert not torch.allclose(weight, before)

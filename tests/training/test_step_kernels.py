@@ -19,9 +19,9 @@ if DEVICE.type == "cpu":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 from abalone.encoder.fast.graph import own_stream  # noqa: E402
-from abalone.training.engine import Plan, parameter_groups  # noqa: E402
+from abalone.training.loop import Plan, parameter_groups  # noqa: E402
 from abalone.training.objectives import Objective  # noqa: E402
-from abalone.training.processes import make_accelerator  # noqa: E402
+from abalone.training.runtime import Runtime  # noqa: E402
 from abalone.training.step import Step  # noqa: E402
 
 LABELS, BATCH = 5, 8
@@ -50,9 +50,9 @@ class Training:
         self.objective = Objective(encoder, LABELS, name, Config(queue_size=16, projection_dim=8))
         self.objective.to(DEVICE).train()
         groups = parameter_groups(self.objective, PLAN)
-        accelerator = make_accelerator(DEVICE.type, "bf16")
+        runtime = Runtime.start(DEVICE.type, "bf16")
         options = {"clip": PLAN.clip, "batch_size": BATCH, "lengths": feed.lengths}
-        self.step = Step(self.objective, groups, accelerator, **options)
+        self.step = Step(self.objective, groups, runtime, **options)
         if DEVICE.type == "cpu":
             for group in self.step.adamw.param_groups:
                 group["lr"] = torch.tensor(group["lr"])

@@ -115,9 +115,9 @@ def test_dropout_is_drawn_anew_in_every_recorded_step(encoder, data):
 def test_interrupted_training_goes_on_to_the_same_losses(encoder, data, tmp_path, monkeypatch):
     settings = {"precision": "bf16", "checkpoint_seconds": 0.0}
     _, whole = train(encoder, data, DEVICE, **settings)
-    from abalone.training import generations
+    from abalone.training import checkpoint
 
-    written, write = [], generations.Checkpoints.write
+    written, write = [], checkpoint.Checkpoints.write
 
     def interrupt(self, *args, **kwargs):
         write(self, *args, **kwargs)
@@ -127,7 +127,7 @@ def test_interrupted_training_goes_on_to_the_same_losses(encoder, data, tmp_path
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(generations.Checkpoints, "write", interrupt)
+        patch.setattr(checkpoint.Checkpoints, "write", interrupt)
         with pytest.raises((KeyboardInterrupt, TrainingInterrupted)):
             train(encoder, data, DEVICE, run_folder=tmp_path / "run", **settings)
     _, resumed = train(encoder, data, DEVICE, run_folder=tmp_path / "run", resume=True, **settings)

@@ -26,7 +26,7 @@ MISTAKES = (InputError, OSError, ImportError)
 LONGEST = 2500  # characters of a message
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives it), or use another place"
-NEEDED = ("accelerate", "sklearn", "torch", "transformers")  # for all but ONNX files
+NEEDED = ("sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 # As one meets them, from a first look to the paper's tables.
 ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "export", "reproduce")
@@ -137,7 +137,7 @@ def main(
 ) -> None:
     """Options that stand before the command."""
     if launched()[1] > 1 and context.invoked_subcommand not in SHARED:
-        raise ValueError(
+        raise InputError(
             f"abalone {context.invoked_subcommand} runs in one process, but {launched()[1]} were launched: "
             f"only {', '.join(SHARED)} share their work"
         )
@@ -211,7 +211,7 @@ def _require_streams() -> None:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     if sys.stdout is None:
-        raise ValueError("standard output is closed: let it go to a file, or to /dev/null if you do not need it")
+        raise InputError("standard output is closed: let it go to a file, or to /dev/null if you do not need it")
 
 
 def _replace_unprintable() -> None:

@@ -63,11 +63,11 @@ def evaluate(
     check_split(split)
     if data is None:
         if given := [name for name, value in {"split": split, **reading}.items() if value]:
-            raise ValueError(f"--{given[0].replace('_', '-')} needs DATA: give the documents to score")
+            raise InputError(f"--{given[0].replace('_', '-')} needs DATA: give the documents to score")
         _show_out_of_fold(model, as_json)
         return
     if launched()[1] > 1 and model.is_file():
-        raise ValueError("an ONNX file runs in one process, but several were launched: give the model folder instead")
+        raise InputError("an ONNX file runs in one process, but several were launched: give the model folder instead")
     opened = open_model(model, device)
     if not opened.story:
         warnings.warn(
@@ -109,7 +109,7 @@ def _show_out_of_fold(model: Path, as_json: bool) -> None:
     from abalone.inference.folder import load_judged
 
     if model.is_file():
-        raise ValueError(f"{model} is a file, which has no out-of-fold scores: give its model folder, or add DATA")
+        raise InputError(f"{model} is a file, which has no out-of-fold scores: give its model folder, or add DATA")
     judged = load_judged(model)
     answers, frequencies = judged.out_of_fold, judged.frequencies
     scores, intervals = answers.scores(frequencies), answers.intervals(frequencies)
@@ -164,7 +164,7 @@ def _tell_unjudged(judged: "JudgedModel", by_label: "Sequence[LabelScore]") -> t
 def _probabilities(model: "Predictor", texts: Sequence[str], device: str) -> "Scores":
     """Return probabilities [n, L]; with a model folder, all launched processes share the encoding."""
     if launched()[1] > 1 and model.backend is not None:
-        from abalone.training.processes import launched_ranks
+        from abalone.distributed import launched_ranks
 
         model.network.ranks = launched_ranks(device)
     return model.scores(texts)

@@ -14,6 +14,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.options import READING_PANEL, Device, Encoding, SkipBadRows, TextColumn, open_model
 from abalone.config import Precision
+from abalone.errors import InputError
 from abalone.files.errors import printable_json
 from abalone.launch import is_main, launched
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from abalone.data.bad_rows import Skipped
     from abalone.data.rows import Row, TextColumns
     from abalone.data.tables import BadRow
+    from abalone.distributed import Ranks
     from abalone.inference.answers import Answer, Wanted
     from abalone.inference.predictor import Predictor
-    from abalone.ranks import Ranks
 
 Form = Literal["jsonl", "csv", "parquet"]
 BLOCK = 256  # lines of a stream that are answered at a time
@@ -95,14 +96,14 @@ def predict(
 
     form = _form(form, output, in_parts=resume or part_size is not None)
     if launched()[1] > 1 and (output is None or form == "csv" or file == "-" or model.is_file()):
-        raise ValueError(
+        raise InputError(
             "several processes were launched, and they can share only work from a model folder and a file of texts to "
             "a folder of answers: give MODEL, FILE and --output DIR"
         )
     if file != "-":
         require_file(Path(file))
         if form == "csv" and output is not None and output.exists() and output.samefile(file):
-            raise ValueError(f"{output} is the input file: give --output another name")
+            raise InputError(f"{output} is the input file: give --output another name")
     predictor = open_model(model, device, precision)
     trained = columns_of_training(predictor.story.get("provenance", {})).get("text_column", [])
     columns = TextColumns(text_column or None, trained, id_column)
@@ -176,11 +177,11 @@ def _form(form: Form | None, output: Path | None, *, in_parts: bool) -> Form:
     by_name = output is not None and output.suffix.lower() == ".csv" and not output.is_dir()
     form = form or ("csv" if by_name else "jsonl")
     if by_name and form != "csv":
-        raise ValueError(f"--format {form} writes to a folder, and {output} is a file name: give a folder")
+        raise InputError(f"--format {form} writes to a folder, and {output} is a file name: give a folder")
     if form == "csv" and output is not None and not by_name:
-        raise ValueError(f"--format csv writes one file: --output must end in .csv, got {output}")
+        raise InputError(f"--format csv writes one file: --output must end in .csv, got {output}")
     if (in_parts or form == "parquet") and (output is None or form == "csv"):
-        raise ValueError("--resume, --part-size and --format parquet need --output DIR, a folder for the answers")
+        raise InputError("--resume, --part-size and --format parquet need --output DIR, a folder for the answers")
     return form
 
 
@@ -237,7 +238,7 @@ def _write(pieces: Iterable[str], file: Path | None) -> None:
 
 def _share(predictor: "Predictor", device: str) -> "Ranks":
     """Share the encoding among all launched processes."""
-    from abalone.training.processes import launched_ranks
+    from abalone.distributed import launched_ranks
 
     ranks = launched_ranks(device)
     if predictor.backend is not None:

@@ -18,6 +18,7 @@ from abalone.cli.options import (
     tell_unused_device,
     unrepeated,
 )
+from abalone.errors import InputError
 
 
 @app.command()
@@ -54,7 +55,7 @@ def report(
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: name an HTML file with --output")
     if files := [folder for folder in folders if folder.is_file()]:
-        raise ValueError(
+        raise InputError(
             f"{files[0]} is a file, and a report needs the settings and learning curves of a model folder: give the "
             "folder that it was exported from. `abalone evaluate` scores an ONNX file"
         )
@@ -95,7 +96,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     """
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
-        raise ValueError("the same model folder is given twice")
+        raise InputError("the same model folder is given twice")
     length = 1
     while len({own[-length:] for own in parts}) < len(parts):
         length += 1

@@ -9,7 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DEVICE_HELP, Data, read_corpus, reads_corpus
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint
 from abalone.files.errors import printable, readable
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def reproduce(
 
     # Everything that can be wrong with the options is said before anything slow.
     if table not in {*TABLES, "all"}:
-        raise ValueError(f"no table is called {table!r}; there are {', '.join(TABLES)}, and all")
+        raise InputError(f"no table is called {table!r}; there are {', '.join(TABLES)}, and all")
     if form not in FORMATS:
-        raise ValueError(f"no format is called {form!r}; there are {', '.join(FORMATS)}")
+        raise InputError(f"no format is called {form!r}; there are {', '.join(FORMATS)}")
     names = TABLES if table == "all" else (table,)
     experiments = chosen_experiments(names, None if rows is None else row_names(rows.split(",")))
     if {"representation", "imbalance"} & {experiment.name for experiment in experiments} and not find_spec(
@@ -158,7 +158,7 @@ def reproduce(
     # Rows that train nothing fit any grid, so they say nothing about whether this one is stored.
     telling = [run for run in wanted if run.config.epochs] or wanted
     if print_only and wanted and not any(map(results.get, telling)):
-        raise ValueError(_what_is_stored(results, telling))
+        raise InputError(_what_is_stored(results, telling))
     for made in present(names, experiments, View(card, grid, base, results), output):
         typer.echo("\n".join(map(printable, FORMATS[form][1](made).split("\n"))))
     typer.echo(f"written to {output}", err=True)
@@ -173,7 +173,7 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         return tuple(kind(part) for part in given.split(","))
     except ValueError:
         whole = "whole numbers" if kind is int else "numbers"
-        raise ValueError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
+        raise InputError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
 
 
 def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:

@@ -9,7 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DataPath, Device, open_model, read_corpus, tell, unrepeated
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint
 from abalone.files.errors import printable
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def serve(
             raise
         raise ImportError(f"serving needs {error.name}: {install_hint('serve')}") from None
     if path is not None and evidence is None:
-        raise ValueError("--path is where the files of --evidence are: give both")
+        raise InputError("--path is where the files of --evidence are: give both")
     key = read_key(api_key_file)
     if access_log:
         write_access_log()

@@ -14,7 +14,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
-from abalone.errors import as_input_error
+from abalone.errors import InputError, as_input_error
 from abalone.files.errors import readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
@@ -66,7 +66,7 @@ def train(
     if settings.encoder == NO_ENCODER:
         tell_unused_device(settings.device)
     if output.name in {"", ".."}:
-        raise ValueError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
+        raise InputError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
     corpus = read_corpus(data, **reading)
     open_choice = (
         recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
@@ -185,11 +185,10 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
     """
     from abalone.classifier import AbaloneClassifier
     from abalone.cli.tables import scores_table
+    from abalone.distributed import RankLostError, launched_ranks
     from abalone.files.atomic import remove_unless_in_use
     from abalone.inference.folder import refuse_foreign
-    from abalone.ranks import RankLostError
     from abalone.training.interruption import TrainingTerminated, told_to_stop
-    from abalone.training.processes import launched_ranks
     from abalone.training.run import IDENTITY, is_foreign
 
     run_folder = output.with_name(f"{output.name}.training")
@@ -203,9 +202,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
                 )
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
-    if resume and launched_ranks(settings.device).told_by_main(
-        lambda: _is_finished(output, run_folder, settings, corpus)
-    ):
+    if resume and launched_ranks(settings.device).from_main(lambda: _is_finished(output, run_folder, settings, corpus)):
         typer.echo(
             f"note: {output} is finished already, with the same settings and documents: nothing to do. "
             "Leave out --resume to train it again.",

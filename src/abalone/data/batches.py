@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from abalone.errors import InputError
+
 
 def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Return batches of documents of like length, for encoding a corpus with little padding.
@@ -15,7 +17,7 @@ def token_budget_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
         budget: the most tokens in a batch, padding included.
     """
     if budget < 1:
-        raise ValueError(f"budget must be at least 1 token, got {budget}")
+        raise InputError(f"budget must be at least 1 token, got {budget}")
     order = np.argsort(-lengths, kind="stable")
     batches = []
     start = 0
@@ -37,7 +39,7 @@ def shuffled_batches(n: int, batch_size: int, *, seed: int, epoch: int, drop_las
         drop_last: leave out a last batch that is smaller than the others.
     """
     if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        raise InputError(f"batch_size must be at least 1, got {batch_size}")
     order = np.random.default_rng([seed, epoch]).permutation(n)
     used = n - n % batch_size if drop_last else n
     return [order[start : min(start + batch_size, used)] for start in range(0, used, batch_size)]

@@ -12,6 +12,7 @@ from abalone.data.documents import Documents
 from abalone.data.notes import label_notes, one_split_notes, repeated_notes, split_notes, unseen_note
 from abalone.data.split import SPLITS, carrying_groups, iterative_split, lacking, stratified_holdout
 from abalone.data.store import join, take
+from abalone.errors import InputError
 from abalone.files.errors import DataError
 
 RARE = 30  # "labels under 30": the paper's cut for RCV1-v2, and a common one for few-shot labels
@@ -33,7 +34,7 @@ class Split:
 
     def __post_init__(self) -> None:
         if len(self.texts) != self.labels.shape[0]:
-            raise ValueError(f"{len(self.texts)} texts but {self.labels.shape[0]} rows of labels")
+            raise InputError(f"{len(self.texts)} texts but {self.labels.shape[0]} rows of labels")
         self.labels.check_format(full_check=True)  # products follow indices that point out of the matrix into a crash
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class Corpus:
     def __post_init__(self) -> None:
         for split_name, split in self.splits():
             if split.labels.shape[1] != len(self.label_names):
-                raise ValueError(
+                raise InputError(
                     f"{split_name} has {split.labels.shape[1]} label columns for {len(self.label_names)} label names"
                 )
 

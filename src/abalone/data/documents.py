@@ -19,6 +19,7 @@ from abalone.data.seen import text_hash, text_hashes
 from abalone.data.split import SPLITS, numbered
 from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once, take
 from abalone.data.tables import BadRow, Table
+from abalone.errors import InputError
 from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError, printable
 from abalone.files.schema import misfit
@@ -228,7 +229,7 @@ def _write(path: Path, read: Read, bad_rows: BadRows) -> None:
 def _documents(stored: Stored) -> Documents:
     facts = json.loads(stored.arrays["facts"].tobytes())
     if wrong := misfit(facts, SHAPE):
-        raise ValueError(wrong)
+        raise InputError(wrong)
     indices, ends, codes, hashes = (stored.arrays[name] for name in ("labels", "ends", "splits", "hashes"))
     texts = MappedTexts(stored)
     _refuse_misfits(len(texts), len(facts["names"]), indices, ends, codes)
@@ -256,7 +257,7 @@ def _refuse_misfits(texts: int, names: int, indices: np.ndarray, ends: np.ndarra
     if indices.min(initial=0) < 0 or indices.max(initial=-1) >= names:
         raise ValueError(f"there are labels beyond the {names} names")
     if codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(SPLITS):
-        raise ValueError("there are unknown splits")
+        raise InputError("there are unknown splits")
 
 
 def _code(split: str | None) -> int:

@@ -15,6 +15,7 @@ from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
 from abalone.data.store import MappedTexts, take
 from abalone.data.tables import lone_surrogate
+from abalone.errors import InputError
 
 LabelMatrix = np.ndarray | csr_array
 
@@ -123,12 +124,12 @@ def read_texts(texts: Texts) -> Sequence[str]:
         if not isinstance(text, str):
             raise TypeError(f"text {number} is {type(text).__name__}, not a string")
         if not text or text.isspace():
-            raise ValueError(
+            raise InputError(
                 f"text {number} is empty, so there is nothing to label: leave out such texts, with their labels if "
                 "they have any"
             )
         if reason := lone_surrogate(text):
-            raise ValueError(f"text {number} {reason}: repair it or leave it out")
+            raise InputError(f"text {number} {reason}: repair it or leave it out")
     return texts
 
 
@@ -189,11 +190,11 @@ def _label_names(labels: Plain, label_names: Sequence[str] | None) -> list[str]:
         raise TypeError(f"label_names must be a list of names, got {label_names!r}")
     _check_names(names)
     if len(set(names)) < len(names):
-        raise ValueError(f"label_names holds a name twice: {listed(sorted({n for n in names if names.count(n) > 1}))}")
+        raise InputError(f"label_names holds a name twice: {listed(sorted({n for n in names if names.count(n) > 1}))}")
     if not is_matrix(labels):
         _check_lists(labels)
         if unknown := in_order({name for row in labels for name in row}.difference(names)):
-            raise ValueError(f"labels that are not among label_names: {listed(unknown)}")
+            raise InputError(f"labels that are not among label_names: {listed(unknown)}")
     return names
 
 
@@ -211,7 +212,7 @@ def _check_names(names: Iterable[str]) -> None:
     """Raise for a name that no file can hold: better now than when the trained model is saved."""
     for name in names:
         if reason := lone_surrogate(name):
-            raise ValueError(f"the label {name!r} {reason}: repair it or leave it out")
+            raise InputError(f"the label {name!r} {reason}: repair it or leave it out")
 
 
 def _sound(labels: LabelMatrix) -> csr_array:
@@ -226,7 +227,7 @@ def _sound(labels: LabelMatrix) -> csr_array:
             copied.check_format(full_check=True)
         return csr_array(copied)
     except ValueError as error:
-        raise ValueError(f"the label matrix is damaged: {error}") from None
+        raise InputError(f"the label matrix is damaged: {error}") from None
 
 
 def _matrix(labels: Plain, names: Sequence[str]) -> csr_array:
@@ -234,11 +235,11 @@ def _matrix(labels: Plain, names: Sequence[str]) -> csr_array:
         return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
     matrix = _sound(labels)
     if matrix.shape[1] != len(names):
-        raise ValueError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
+        raise InputError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")
     matrix.sum_duplicates()  # or twice the same 1 would pass for a 1, and count as 2
     wrong = ~np.isin(matrix.data, (0, 1))
     if wrong.any():
-        raise ValueError(f"a label matrix must hold 0 and 1 only, found {matrix.data[wrong][0]}")
+        raise InputError(f"a label matrix must hold 0 and 1 only, found {matrix.data[wrong][0]}")
     matrix = matrix.astype(np.int32)
     matrix.eliminate_zeros()
     return matrix

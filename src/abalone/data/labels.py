@@ -16,6 +16,8 @@ from typing import IO, overload
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.errors import InputError, spelled
+
 # In order of preference: a comma is the likeliest of them to stand inside a name.
 SEPARATORS = (";", "|", "\t", ",")
 _JOINING = ("/", "+", "&", *SEPARATORS, " ")  # others that people use, and those that were not taken
@@ -56,7 +58,7 @@ def _name(label: object) -> str:
         return sys.intern(label.strip())  # a corpus repeats few names often
     if isinstance(label, int) and not isinstance(label, bool):
         return sys.intern(str(label))
-    raise ValueError(f"the label {short(label)} is neither a string nor an integer")
+    raise InputError(f"the label {short(label)} is neither a string nor an integer")
 
 
 def _list_in_text(text: str) -> list[object]:
@@ -66,8 +68,9 @@ def _list_in_text(text: str) -> list[object]:
     except (ValueError, RecursionError):
         value = _written_in_python(text)
     if not isinstance(value, list):
-        raise ValueError(
-            f"the labels {short(text)} look like a list but are not one (label_separator= takes them as text)"
+        raise InputError(
+            f"the labels {short(text)} look like a list but are not one "
+            f"({spelled('label_separator')} takes them as text)"
         )
     return value
 

@@ -18,6 +18,7 @@ from abalone.data.documents import FORMAT, Documents, read_documents, read_once,
 from abalone.data.notes import unseen_note
 from abalone.data.rows import Columns, choose_columns
 from abalone.data.sources import Source, matching_files, open_dataset, open_path
+from abalone.errors import spelled
 from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
@@ -82,12 +83,14 @@ def load_corpus(
         given = (text_column, label_column, split_column, label_separator, encoding)
         if skip_bad_rows or merge_case or drop_duplicates or given != (None,) * 5:
             raise DataError(
-                f"{source!r} is a benchmark with known columns, and takes no option but path=",
+                f"{source!r} is a benchmark with known columns, and takes no option but {spelled('path')}",
                 hint=f"For a file or folder of that name, write './{source}'.",
             )
         return BENCHMARKS[source](None if path is None else Path(path))
     if path is not None:
-        raise DataError(f"path= is only for benchmarks ({', '.join(BENCHMARKS)}), and {source!r} is not one")
+        raise DataError(
+            f"{spelled('path')} is only for benchmarks ({', '.join(BENCHMARKS)}), and {source!r} is not one"
+        )
 
     read = read_source(
         source,
@@ -194,7 +197,7 @@ def _open(source: "str | Path | Dataset | DatasetDict", encoding: str | None) ->
     datasets = sys.modules.get("datasets")  # whoever has a dataset has imported it
     if datasets and isinstance(source, datasets.Dataset | datasets.DatasetDict):
         if encoding is not None:
-            raise DataError("encoding= is only for text files; a dataset is decoded already")
+            raise DataError(f"{spelled('encoding')} is only for text files; a dataset is decoded already")
         return open_dataset(source)
     raise DataError(f"expected a path, a Dataset or a DatasetDict, got {type(source).__name__}")
 

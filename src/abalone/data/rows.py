@@ -13,6 +13,7 @@ from typing import NoReturn
 from abalone.data.labels import Cell, read_cell
 from abalone.data.split import SPLIT_WORDS
 from abalone.data.tables import PEEK, BadRow, Record, Table, lone_surrogate
+from abalone.errors import InputError, spelled
 from abalone.files.errors import DataError
 
 TEXT_NAMES = (
@@ -108,7 +109,8 @@ def choose_columns(
         indicators = True
         if len(labels) < 2:
             several = (
-                "Or name several columns of 0 and 1 (or TRUE/FALSE, or 1/blank), one per label, with label_column=."
+                "Or name several columns of 0 and 1 (or TRUE/FALSE, or 1/blank), one per label, with "
+                f"{spelled('label_column')}."
             )
             _give_up(table, "labels", LABEL_NAMES, "label_column", several)
         notes.append(
@@ -149,7 +151,7 @@ def named_column(table: Table, name: str, option: str) -> str:
     """Return a column that the user has named."""
     if found := present_column(table.columns, name):
         return found
-    raise _missing(table, name, f"no column {name!r} ({option}=)")
+    raise _missing(table, name, f"no column {name!r} ({spelled(option)})")
 
 
 def present_column(present: Sequence[str], name: str) -> str | None:
@@ -223,7 +225,9 @@ def _give_up(table: Table, what: str, names: Sequence[str], option: str, otherwi
     """Raise where no column was found: say which there are and which of them comes nearest."""
     by_lower = {column.lower(): column for column in table.columns}
     near = [match for name in names for match in get_close_matches(name, by_lower, n=1, cutoff=0.6)]
-    advice = f"Did you mean {option}={by_lower[near[0]]!r}?" if near else f"Name the column with {option}=."
+    advice = (
+        f"Did you mean {spelled(option, by_lower[near[0]])}?" if near else f"Name the column with {spelled(option)}."
+    )
     raise DataError(
         f"no column for the {what} (looked for {', '.join(names)})",
         path=table.name,
@@ -305,12 +309,12 @@ def _text(values: Mapping[str, object], columns: Sequence[str]) -> str:
             if part.strip():
                 parts.append(part)
         elif part is not None:
-            raise ValueError(f"the text in column {column!r} is not a string but {type(part).__name__}: {short(part)}")
+            raise InputError(f"the text in column {column!r} is not a string but {type(part).__name__}: {short(part)}")
     if not parts:
-        raise ValueError(f"no text in column {' or '.join(map(repr, columns))}")
+        raise InputError(f"no text in column {' or '.join(map(repr, columns))}")
     text = "\n".join(parts)
     if reason := lone_surrogate(text):
-        raise ValueError(f"the text {reason}")
+        raise InputError(f"the text {reason}")
     return text
 
 
@@ -318,7 +322,7 @@ def _labels(value: object, lists_in_text: bool) -> Cell:
     cell = read_cell(value, lists_in_text=lists_in_text)
     for label in (cell,) if isinstance(cell, str) else cell:
         if reason := lone_surrogate(label):
-            raise ValueError(f"the label {label!r} {reason}")
+            raise InputError(f"the label {label!r} {reason}")
     return cell
 
 
@@ -330,7 +334,7 @@ def _indicated(values: Mapping[str, object], columns: Sequence[str]) -> tuple[tu
         if is_blank(value):
             blank.append(column)
         elif (yes := indicator(value)) is None:
-            raise ValueError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
+            raise InputError(f"column {column!r} holds {short(value)} where 0 or 1 is expected")
         elif yes:
             carried.append(column)
     return tuple(carried), tuple(blank)
@@ -340,18 +344,18 @@ def _split(value: object) -> str:
     word = value.strip() if isinstance(value, str) else short(value) if value else ""
     if split := SPLIT_WORDS.get(word.lower()):
         return split
-    raise ValueError(f"{f'unknown split {short(word)}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")
+    raise InputError(f"{f'unknown split {short(word)}' if word else 'no split'} (known: {', '.join(SPLIT_WORDS)})")
 
 
 def _id(value: object, column: str) -> str | int:
     if is_blank(value):
-        raise ValueError(f"no id in column {column!r}")
+        raise InputError(f"no id in column {column!r}")
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(
+        raise InputError(
             f"the id in column {column!r} is not a string or integer but {type(value).__name__}: {short(value)}"
         )
     if isinstance(value, str) and (reason := lone_surrogate(value)):
-        raise ValueError(f"the id {reason}")
+        raise InputError(f"the id {reason}")
     return value
 
 

@@ -8,6 +8,8 @@ from itertools import chain
 import numpy as np
 from safetensors.numpy import load, save
 
+from abalone.errors import InputError
+
 SEEN = "seen.safetensors"  # in a model folder, and in the metadata of an ONNX file
 _HASHES = "hashes"
 
@@ -46,7 +48,7 @@ class SeenTexts:
         """Read the content of their file."""
         hashes = load(content)[_HASHES]
         if hashes.dtype != np.uint64 or hashes.ndim != 1:
-            raise ValueError(f"{SEEN} holds {hashes.dtype} of shape {hashes.shape} instead of hashes")
+            raise InputError(f"{SEEN} holds {hashes.dtype} of shape {hashes.shape} instead of hashes")
         return cls(hashes)
 
 

@@ -12,6 +12,7 @@ from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_
 from abalone.data.split import SPLITS
 from abalone.data.streams import COMPRESSIONS, known_encoding
 from abalone.data.tables import CsvTable, JsonTable, Table
+from abalone.errors import spelled
 from abalone.files.checksums import sha256
 from abalone.files.errors import DataError
 
@@ -175,7 +176,7 @@ def _open_file(path: Path, split: str | None = None, encoding: str | None = None
 
 
 def _has_no_encoding(path: Path) -> DataError:
-    return DataError("encoding= is only for text files (CSV, TSV, JSON), and this is not one", path=path)
+    return DataError(f"{spelled('encoding')} is only for text files (CSV, TSV, JSON), and this is not one", path=path)
 
 
 def _told(encoding: str | None) -> dict[str, object]:

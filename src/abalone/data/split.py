@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
+from abalone.errors import InputError
+
 SPLITS = ("train", "validation", "test")
 SPLIT_WORDS = {
     "train": "train",
@@ -48,7 +50,7 @@ def iterative_split(
         The sorted document indices of each part.
     """
     if not shares or min(shares) <= 0:
-        raise ValueError(f"shares must be positive, got {tuple(shares)}")
+        raise InputError(f"shares must be positive, got {tuple(shares)}")
     fractions = [share / sum(shares) for share in shares]
     rng = random.Random(seed)
     bundles = _Bundles(labels, groups, rng)
@@ -73,7 +75,7 @@ def stratified_holdout(
         The sorted indices of the documents kept, and of those held out.
     """
     if not 0 < share <= 0.5:
-        raise ValueError(f"the share to hold out must lie in (0, 0.5], got {share}")
+        raise InputError(f"the share to hold out must lie in (0, 0.5], got {share}")
     kept, held_out = iterative_split(labels, (1 - share, share), seed, groups)
     return kept, held_out
 
@@ -91,12 +93,12 @@ def fold_of_documents(labels: csr_array, groups: np.ndarray | None, folds: int, 
         The fold of each document, from 0, [documents].
     """
     if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
+        raise InputError(f"folds must be at least 2, got {folds}")
     rng = random.Random(seed)
     bundles = _Bundles(labels, groups, rng)
     if folds > len(bundles.sizes):
         what = "documents" if groups is None else "distinct documents"
-        raise ValueError(f"{folds} folds need at least as many {what}, and there are {len(bundles.sizes)}")
+        raise InputError(f"{folds} folds need at least as many {what}, and there are {len(bundles.sizes)}")
     place = _deal(bundles, [1 / folds] * folds, rng)
     cover_labels(place, bundles.labels_of, bundles.bundles_of, parts=folds, main=None, rng=rng)
     return bundles.spread(place)

@@ -21,6 +21,7 @@ from typing import Any, Self, overload
 
 import numpy as np
 
+from abalone.errors import InputError
 from abalone.files.atomic import written_whole
 from abalone.files.errors import DataError
 
@@ -39,7 +40,7 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 _MADE_ANEW = "Delete the file; it will be rebuilt from the source."
 
 
-class DamagedError(ValueError):
+class DamagedError(InputError):
     """A file of the store is not as it was written."""
 
 
@@ -89,7 +90,7 @@ class ArrayWriter:
                 self._end += self._file.write(gap)
             entry = self._entries[name] = _Entry(dtype, self._end)
         elif entry.dtype != dtype or entry.end != self._end:
-            raise ValueError(f"cannot go on with the array {name!r}")
+            raise InputError(f"cannot go on with the array {name!r}")
         self._end = entry.end = self._end + self._file.write(content)
         entry.crc32 = zlib.crc32(content, entry.crc32)
 
@@ -131,7 +132,7 @@ def _header(entries: Mapping[str, _Entry], facts: Mapping[str, str]) -> bytes:
     metadata["checksum"] = hashlib.sha256(json.dumps([metadata, tensors]).encode()).hexdigest()
     header = json.dumps({"__metadata__": metadata, **tensors}).encode()
     if len(header) > HEADER_BYTES - 8:
-        raise ValueError(f"{len(header)} bytes of names and facts do not fit the header")
+        raise InputError(f"{len(header)} bytes of names and facts do not fit the header")
     return (HEADER_BYTES - 8).to_bytes(8, "little") + header.ljust(HEADER_BYTES - 8)
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from abalone.errors import install_hint
+from abalone.errors import install_hint, spelled
 from abalone.files.errors import DataError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -101,7 +101,7 @@ def _reading(encoding: str | None) -> str:
 
 def _not_of(encoding: str, name: str | Path, error: UnicodeError) -> DataError:
     reason = f"cannot be read as {encoding}: {getattr(error, 'reason', error)}"
-    return DataError(reason, path=name, hint="Name another encoding with encoding=.")
+    return DataError(reason, path=name, hint=f"Name another encoding with {spelled('encoding')}.")
 
 
 def open_binary(path: Path) -> io.RawIOBase:

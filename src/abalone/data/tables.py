@@ -13,20 +13,38 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abalone.data.streams import open_text
+from abalone.errors import spelled
 from abalone.files.errors import DataError
 
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
-HINT = "Fix the row, or leave out such rows with skip_bad_rows=True."
+
+
+def row_hint() -> str:
+    """Return what to do about a row that cannot be used."""
+    return f"Fix the row, or leave out such rows with {spelled('skip_bad_rows', True)}."
+
+
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte-order marks, as bytes that could not be decoded
-_OTHER_ENCODING = (
-    "If the whole file is in another encoding, name it: encoding='cp1252' for most files from Windows, or 'latin-1', "
-    "'utf-16' … If it is this row alone, fix it, or leave out such rows with skip_bad_rows=True."
-)
-_BROKEN_QUOTES = (
-    "Write a quote that belongs to a text twice, remove one that does not, or leave out such rows with "
-    "skip_bad_rows=True."
-)
+
+
+def _other_encoding() -> str:
+    """Return what to do about a row that cannot be used."""
+    return (
+        "If the whole file is in another encoding, name it: "
+        f"{spelled('encoding', 'cp1252')} for most files from Windows, or 'latin-1', "
+        f"'utf-16' … If it is this row alone, fix it, or leave out such rows with {spelled('skip_bad_rows', True)}."
+    )
+
+
+def _broken_quotes() -> str:
+    """Return what to do about a row that cannot be used."""
+    return (
+        "Write a quote that belongs to a text twice, remove one that does not, or leave out such rows with "
+        f"{spelled('skip_bad_rows', True)}."
+    )
+
+
 _SPACE = re.compile(r"\s*")
 
 # A quoted text that runs over many lines is taken for rows behind a stray quote where 9 of 10 lines have as many
@@ -76,7 +94,7 @@ class BadRow(NamedTuple):
 
     def error(self) -> DataError:
         """Return the error to raise where bad rows are not left out."""
-        return DataError(self.reason, path=self.path, line=self.line, hint=self.hint or HINT)
+        return DataError(self.reason, path=self.path, line=self.line, hint=self.hint or row_hint())
 
 
 class Table(ABC):
@@ -215,7 +233,7 @@ def csv_rows(stream: Iterator[str], delimiter: str, path: Path) -> Iterator[CsvR
             else:
                 reason = f"broken quotes: {error}" + (f" ({own:,} lines from here on are lost)" if own > 1 else "")
             again.extendleft(reversed(taken[own:]))
-            yield BadRow(path, line, reason, "".join(taken[:own]), _BROKEN_QUOTES, own)
+            yield BadRow(path, line, reason, "".join(taken[:own]), _broken_quotes(), own)
             line += own
             reader = csv.reader(lines(), delimiter=delimiter, strict=True)
             continue
@@ -314,10 +332,10 @@ def undecodable(source: str, encoding: str | None = None) -> tuple[str, str] | N
     if source.isascii() or not (match := _UNDECODABLE.search(source)):
         return None
     if encoding is None and source.startswith(_UTF_16):
-        return "UTF-16, where UTF-8 is expected", "Pass encoding='utf-16'."
+        return "UTF-16, where UTF-8 is expected", f"Pass {spelled('encoding', 'utf-16')}."
     byte, before = ord(match.group()) - 0xDC00, source[: match.start()]
     position = 1 + (len(before.encode()) if encoding is None else len(before))
-    return f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}", _OTHER_ENCODING
+    return f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}", _other_encoding()
 
 
 def lone_surrogate(text: str) -> str | None:

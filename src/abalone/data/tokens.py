@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from abalone.data.store import ArrayWriter, MappedTexts, Stored, arrays_once
+from abalone.errors import InputError
 from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError
 from abalone.progress import track
@@ -89,7 +90,7 @@ class TokenArray:
     def _room(self, max_length: int) -> int:
         special = len(self.prefix) + len(self.suffix)
         if max_length <= special:
-            raise ValueError(f"max_length={max_length} leaves no room for text beside {special} special tokens")
+            raise InputError(f"max_length={max_length} leaves no room for text beside {special} special tokens")
         return max_length - special
 
 
@@ -133,7 +134,7 @@ class PlainTokenizer:
             prefix, suffix = around[:split], around[split:]
             if all(whole == [*prefix, *ids, *suffix] for whole, ids in zip(wanted, plain, strict=True)):
                 return tuple(prefix), tuple(suffix)
-        raise ValueError(
+        raise InputError(
             f"{type(self._original).__name__} does more than put the same special tokens around every text, "
             "so its tokens cannot be cached without them; use another tokenizer"
         )
@@ -227,7 +228,7 @@ def tokenize(
     if cache is None:
         return _in_memory(texts, plain, most)
     if most is not None:
-        raise ValueError("tokens are cached whole: most= is for cache=None")
+        raise InputError("tokens are cached whole: most= is for cache=None")
     name = f"{_key(texts, plain)}.safetensors"
     path = cache_entry("tokens", name) if cache == "default" else Path(cache) / name
     try:

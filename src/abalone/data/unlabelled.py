@@ -22,6 +22,7 @@ from abalone.data.rows import (
 from abalone.data.sources import data_format, matching_files, open_path, refuse_spreadsheet
 from abalone.data.streams import known_encoding, open_text
 from abalone.data.tables import BadRow, Record, undecodable
+from abalone.errors import spelled
 from abalone.files.errors import DataError
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
@@ -105,7 +106,7 @@ def row_of_line(line: str, columns: TextColumns = USUAL, name: str | Path = "", 
         if usual is None:
             reason = (
                 f"the JSON object has no field for the text (looked for {', '.join(TEXT_NAMES)}; "
-                f"found {', '.join(values) or 'none'}): name it with text_column="
+                f"found {', '.join(values) or 'none'}): name it with {spelled('text_column')}"
             )
             return BadRow(name, number, reason, line)
         text = (usual,)

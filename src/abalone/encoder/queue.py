@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from abalone.errors import InputError
+
 
 class MemoryQueue(nn.Module):
     """The newest `size` embeddings with their labels, oldest dropped first.
@@ -38,7 +40,7 @@ class MemoryQueue(nn.Module):
         super().__init__()
         for name, value in (("size", size), ("dim", dim), ("num_labels", num_labels)):
             if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+                raise InputError(f"{name} must be at least 1, got {value}")
         self.register_buffer("embeddings", torch.zeros(size, dim))
         # A byte a label, and untouched by `.half()`: labels need no precision.
         self.register_buffer("labels", torch.zeros(size, num_labels, dtype=torch.bool))
@@ -93,9 +95,9 @@ class MemoryQueue(nn.Module):
             ("labels", labels, self.labels.shape[1]),
         ):
             if rows.dim() != 2 or rows.shape[1] != width:
-                raise ValueError(f"{name} must be [rows, {width}], got shape {tuple(rows.shape)}")
+                raise InputError(f"{name} must be [rows, {width}], got shape {tuple(rows.shape)}")
         if len(embeddings) != len(labels):
-            raise ValueError(
+            raise InputError(
                 "embeddings and labels must have the same number of rows, "
                 f"got shapes {tuple(embeddings.shape)} and {tuple(labels.shape)}"
             )

@@ -14,6 +14,7 @@ from abalone.encoder.architectures import adapter_of
 from abalone.encoder.architectures.adapter import packed_states
 from abalone.encoder.fast.weights import LowPrecisionWeights
 from abalone.encoder.packed import Packed
+from abalone.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -100,7 +101,7 @@ def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEn
     """
     layers = _layers(encoder.model)
     if not 0 < frozen < len(layers):
-        raise ValueError(f"freeze_layers must leave at least one layer to train, got {frozen} of {len(layers)}")
+        raise InputError(f"freeze_layers must leave at least one layer to train, got {frozen} of {len(layers)}")
     lower, upper = (copy.deepcopy(encoder).eval().requires_grad_(False) for _ in range(2))
     whole = _tried(lower)
     del _layers(lower.model)[frozen:]
@@ -110,7 +111,7 @@ def split_layers(encoder: TextEncoder, frozen: int) -> tuple[TextEncoder, TextEn
     with suppress(RuntimeError):  # of shapes that do not fit
         same = bool((_tried(lower, upper) - whole).abs().max() <= SAME * whole.abs().max())
     if not same:
-        raise ValueError(
+        raise InputError(
             f"freeze_layers cannot cut {type(encoder.model).__name__}, which is not a plain stack of layers: "
             "set freeze_layers to 0, or choose another encoder"
         )
@@ -146,5 +147,5 @@ class _Passed(nn.Module):
 def _layers(model: nn.Module) -> nn.ModuleList:
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     if not stacks or not hasattr(model, "embeddings"):
-        raise ValueError(f"freeze_layers does not know where the layers of {type(model).__name__} are")
+        raise InputError(f"freeze_layers does not know where the layers of {type(model).__name__} are")
     return stacks[0]

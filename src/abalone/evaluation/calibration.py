@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from abalone.errors import InputError
 from abalone.evaluation import matrices
 from abalone.evaluation.matrices import (
     EVERY,
@@ -54,10 +55,10 @@ class TemperatureCalibration:
     def __post_init__(self) -> None:
         temperatures, groups = np.array(self.temperatures, dtype=np.float64), np.array(self.groups)
         if temperatures.ndim != 1 or not np.all(np.isfinite(temperatures) & (temperatures > 0)):
-            raise ValueError(f"temperatures must be [groups], finite and above 0, got {temperatures}")
+            raise InputError(f"temperatures must be [groups], finite and above 0, got {temperatures}")
         _check_groups(groups)
         if groups.max(initial=-1) >= len(temperatures):
-            raise ValueError(f"groups name group {groups.max()}, but there are {len(temperatures)} temperatures")
+            raise InputError(f"groups name group {groups.max()}, but there are {len(temperatures)} temperatures")
         object.__setattr__(self, "temperatures", temperatures)
         object.__setattr__(self, "groups", groups)
 
@@ -80,7 +81,7 @@ class TemperatureCalibration:
     def from_dict(cls, stored: Mapping[str, list[float] | list[int]]) -> "TemperatureCalibration":
         """Read what `to_dict` returned."""
         if set(stored) != {"temperatures", "groups"}:
-            raise ValueError(
+            raise InputError(
                 f"stored calibration must have the entries 'temperatures' and 'groups', got {sorted(stored)}"
             )
         return cls(np.asarray(stored["temperatures"], dtype=np.float64), np.asarray(stored["groups"], dtype=np.int64))
@@ -192,7 +193,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: 
         bins: how many.
     """
     if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+        raise InputError(f"bins must be at least 1, got {bins}")
     probabilities, truth = read_probabilities("probabilities", probabilities), read_labels("labels", labels)
     check_same_shape("probabilities", probabilities, "labels", truth)
     place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)  # [n, L]
@@ -204,7 +205,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: 
 
 def _check_groups(groups: np.ndarray) -> None:
     if groups.ndim != 1 or not np.issubdtype(groups.dtype, np.integer) or groups.min(initial=0) < 0:
-        raise ValueError(f"groups must be [labels], integers from 0, got {groups.dtype} of shape {groups.shape}")
+        raise InputError(f"groups must be [labels], integers from 0, got {groups.dtype} of shape {groups.shape}")
 
 
 @dataclass(frozen=True)

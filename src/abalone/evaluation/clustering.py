@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
+from abalone.errors import InputError
 from abalone.evaluation.matrices import Labels, read_labels
 
 PROPORTIONS = tuple(tenth / 10 for tenth in range(1, 11))
@@ -87,9 +88,9 @@ def cluster_by_combination(
         device: where to compute.
     """
     if list(proportions) != sorted(set(proportions)) or not all(0 < share <= 1 for share in proportions):
-        raise ValueError(f"proportions must ascend within (0, 1], got {tuple(proportions)}")
+        raise InputError(f"proportions must ascend within (0, 1], got {tuple(proportions)}")
     if len(embeddings) != labels.shape[0]:
-        raise ValueError(
+        raise InputError(
             f"embeddings and labels must have the same number of rows, got {len(embeddings)} and {labels.shape[0]}"
         )
     if len(embeddings) > most:
@@ -200,13 +201,13 @@ def _distances(points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 def _read(embeddings: np.ndarray, classes: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
     """Read points [n, d] in double precision, centred, where products lose least, and classes [n] without gaps."""
     if np.ndim(embeddings) != 2 or len(embeddings) != len(classes):
-        raise ValueError(f"embeddings must be [{len(classes)}, dimensions], got shape {np.shape(embeddings)}")
+        raise InputError(f"embeddings must be [{len(classes)}, dimensions], got shape {np.shape(embeddings)}")
     if len(np.unique(classes)) < 2:
-        raise ValueError(
+        raise InputError(
             f"{len(classes)} documents in {len(np.unique(classes))} class: clustering needs two classes at least"
         )
     if not np.isfinite(embeddings).all():
-        raise ValueError("embeddings must be finite, found NaN or infinity")
+        raise InputError("embeddings must be finite, found NaN or infinity")
     chosen = choose_device(device)
     place = torch.device("cpu") if chosen.type == "mps" else chosen  # Apple's GPU has no double precision
     points = torch.from_numpy(np.array(embeddings, dtype=np.float64)).to(place)
@@ -221,5 +222,5 @@ def _numbered(classes: np.ndarray) -> np.ndarray:
 def _classes_of(members: Tensor) -> int:
     classes = int(members.max()) + 1
     if classes >= len(members):
-        raise ValueError(f"{len(members)} documents in {classes} classes: every class has a single document")
+        raise InputError(f"{len(members)} documents in {classes} classes: every class has a single document")
     return classes

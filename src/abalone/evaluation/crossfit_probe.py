@@ -12,6 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from abalone.errors import InputError
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.gridfits import SCORED_AT_ONCE, GridFits, Setting, shuffled_batches
 from abalone.evaluation.matrices import Labels as ReadableLabels
@@ -86,12 +87,12 @@ class CrossFitProbe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.settings:
-            raise ValueError("settings must hold at least one learning rate with its weight decay")
+            raise InputError("settings must hold at least one learning rate with its weight decay")
         for learning_rate, weight_decay in self.settings:
             if not (0 < learning_rate < np.inf and 0 <= weight_decay < np.inf):
-                raise ValueError(
+                raise InputError(
                     "settings must be learning rates above 0 with weight decays of at least 0, "
                     f"got {(learning_rate, weight_decay)}"
                 )
@@ -135,7 +136,7 @@ class CrossFitProbe:
         finite = (weight.isfinite().all(2) & bias.isfinite())[0]  # [L]
         if not bool(finite.all()):
             label = int(finite.int().argmin())
-            raise ValueError(f"the probe of label {label} overflowed; scale the features down or lower learning rates")
+            raise InputError(f"the probe of label {label} overflowed; scale the features down or lower learning rates")
         return weight, bias
 
     def _read(self, X: Features, Y: Labels, device: torch.device) -> tuple[Tensor, csr_array]:
@@ -183,13 +184,13 @@ def choose_setting(heldout: np.ndarray, Y: ReadableLabels) -> int:
     """
     labels = read_labels("Y", Y)
     if heldout.ndim != 3 or heldout.shape[1:] != labels.shape:
-        raise ValueError(f"heldout must be [settings, {labels.shape[0]}, {labels.shape[1]}], got {heldout.shape}")
+        raise InputError(f"heldout must be [settings, {labels.shape[0]}, {labels.shape[1]}], got {heldout.shape}")
     scores = [
         ranking_scores(labels, logits)["mean_average_precision"] if np.isfinite(logits).all() else -1.0
         for logits in heldout
     ]
     if max(scores) < 0:
-        raise ValueError("the probes overflowed with every setting; scale the features down or lower learning rates")
+        raise InputError("the probes overflowed with every setting; scale the features down or lower learning rates")
     return int(np.argmax(scores))
 
 

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from abalone.data.store import take
+from abalone.errors import InputError
 from abalone.evaluation import matrices
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.matrices import Computed, Index, Labels, Scores, held, read_labels
@@ -67,7 +68,7 @@ class LexicalModel:
     ) -> None:
         for name, value in (("max_features", max_features), ("min_df", min_df), ("c", c), ("jobs", jobs)):
             if value is not None and not value > 0:
-                raise ValueError(f"{name} must be above 0, got {value}")
+                raise InputError(f"{name} must be above 0, got {value}")
         self.max_features, self.min_df, self.c, self.seed, self.jobs = max_features, min_df, c, seed, jobs
         self.link = PlattScaling()
         self._learnt: _Learnt | None = None
@@ -129,7 +130,7 @@ class LexicalModel:
         """
         learnt, truth = self._fitted(), _read_documents(texts, labels)
         if truth.shape[1] != len(learnt.positives):
-            raise ValueError(f"labels must have {len(learnt.positives)} columns as in fit, got shape {truth.shape}")
+            raise InputError(f"labels must have {len(learnt.positives)} columns as in fit, got shape {truth.shape}")
         varied = ~learnt.constant
         if varied.any():
             rows = np.arange(0, len(texts), math.ceil(truth.shape[0] * truth.shape[1] / matrices.AT_ONCE))
@@ -234,7 +235,7 @@ class LexicalModel:
         """Read what `contents` returned; `folder` is for messages."""
         stored = _read_settings(contents[SETTINGS], Path(folder) / SETTINGS)
         if hashlib.sha256(contents[TENSORS]).hexdigest() != stored["sha256"]:
-            raise ValueError(f"{Path(folder) / TENSORS}: damaged, or from another save than {SETTINGS}; save it again")
+            raise InputError(f"{Path(folder) / TENSORS}: damaged, or from another save than {SETTINGS}; save it again")
         tensors = load_tensors(contents[TENSORS])
         tfidf = Tfidf(stored["terms"], tensors["idf"], stored.get("pieces", []))
         weights = csr_array(
@@ -328,16 +329,16 @@ def _read_documents(texts: Sequence[str], labels: Labels) -> csr_array:
 def _read_labels(labels: Labels, documents: int) -> csr_array:
     truth = read_labels("labels", labels)
     if documents != truth.shape[0]:
-        raise ValueError(f"texts and labels must have the same number of rows, got {documents} and {truth.shape}")
+        raise InputError(f"texts and labels must have the same number of rows, got {documents} and {truth.shape}")
     return truth
 
 
 def _check_texts(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
-        raise ValueError(f"texts must be a list of strings, got one string: {texts[:40]!r}")
+        raise InputError(f"texts must be a list of strings, got one string: {texts[:40]!r}")
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"texts must be strings, got {type(text).__name__} in row {row}: {text!r}")
+            raise InputError(f"texts must be strings, got {type(text).__name__} in row {row}: {text!r}")
 
 
 def _read_settings(content: bytes, path: Path) -> dict[str, Any]:
@@ -345,7 +346,7 @@ def _read_settings(content: bytes, path: Path) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(content)
         found = stored["format"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path}: not the settings of a lexical model ({readable(str(error))})") from error
+        raise InputError(f"{path}: not the settings of a lexical model ({readable(str(error))})") from error
     if found not in range(1, FORMAT + 1):
-        raise ValueError(f"{path}: format {found}, but this version reads formats 1 to {FORMAT}")
+        raise InputError(f"{path}: format {found}, but this version reads formats 1 to {FORMAT}")
     return stored

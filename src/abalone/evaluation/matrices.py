@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from abalone.errors import InputError
+
 AT_ONCE = 2**24  # pairs of a document and a label that are looked at together; in double precision 128 MiB
 
 Index = slice | np.ndarray
@@ -133,7 +135,7 @@ def read_labels(name: str, values: Labels) -> csr_array:
         matrix, entries = csr_array(dense != 0), dense[dense != 0]
     wrong = entries[entries != 1]
     if wrong.size:
-        raise ValueError(f"{name} must be 0 or 1 everywhere, found {wrong[0]} ({wrong.size} such values)")
+        raise InputError(f"{name} must be 0 or 1 everywhere, found {wrong[0]} ({wrong.size} such values)")
     return matrix.astype(np.int64)
 
 
@@ -145,7 +147,7 @@ def read_probabilities(name: str, values: np.ndarray) -> np.ndarray:
     _check_matrix(name, matrix.shape)
     if not (matrix.min() >= 0 and matrix.max() <= 1):  # written so that NaN is refused too
         row, column = np.argwhere(~((matrix >= 0) & (matrix <= 1)))[0]
-        raise ValueError(
+        raise InputError(
             f"{name} must lie in [0, 1], found {matrix[row, column]} in row {row}, column {column} of {matrix.shape}"
         )
     return matrix
@@ -157,7 +159,7 @@ def read_logits(name: str, values: np.ndarray) -> np.ndarray:
     _check_matrix(name, matrix.shape)
     if not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"{name} hold {matrix[row, column]} in row {row}, column {column} of {matrix.shape}")
+        raise InputError(f"{name} hold {matrix[row, column]} in row {row}, column {column} of {matrix.shape}")
     return matrix
 
 
@@ -181,16 +183,16 @@ def read_one_per_label(name: str, values: np.ndarray, labels: int) -> np.ndarray
     """Read a vector [L]; `name` is for the message."""
     vector = np.asarray(values)
     if vector.shape != (labels,):
-        raise ValueError(f"{name} must have one entry for each of the {labels} labels, got shape {vector.shape}")
+        raise InputError(f"{name} must have one entry for each of the {labels} labels, got shape {vector.shape}")
     return vector
 
 
 def check_same_shape(name: str, matrix: Labels | Scores, other_name: str, other: Labels | Scores) -> None:
     """Raise unless both have the same documents and labels."""
     if matrix.shape != other.shape:
-        raise ValueError(f"{name} and {other_name} must have the same shape, got {matrix.shape} and {other.shape}")
+        raise InputError(f"{name} and {other_name} must have the same shape, got {matrix.shape} and {other.shape}")
 
 
 def _check_matrix(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"{name} must be [documents, labels] and not empty, got shape {shape}")
+        raise InputError(f"{name} must be [documents, labels] and not empty, got shape {shape}")

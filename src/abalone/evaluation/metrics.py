@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from abalone.errors import InputError
 from abalone.evaluation.matrices import (
     EVERY,
     Computed,
@@ -206,7 +207,7 @@ def _scored_columns(scored: np.ndarray | None, labels: int) -> np.ndarray:
         return np.arange(labels)
     mask = read_one_per_label("scored", scored, labels)
     if mask.dtype != np.bool_ or not mask.any():
-        raise ValueError("scored must be True or False for each label, and True for at least one")
+        raise InputError("scored must be True or False for each label, and True for at least one")
     return np.flatnonzero(mask)
 
 
@@ -320,9 +321,9 @@ def label_thirds(frequencies: np.ndarray) -> np.ndarray:
     """
     frequencies = np.asarray(frequencies)
     if frequencies.ndim != 1:
-        raise ValueError(f"frequencies must be [labels], got shape {frequencies.shape}")
+        raise InputError(f"frequencies must be [labels], got shape {frequencies.shape}")
     if not np.all(frequencies >= 0):  # written so that NaN is refused too
-        raise ValueError("frequencies must be counts of at least 0")
+        raise InputError("frequencies must be counts of at least 0")
     labels = len(frequencies)
     ranks = np.empty(labels, dtype=np.int64)
     ranks[np.argsort(-frequencies.astype(np.float64), kind="stable")] = np.arange(labels)

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 
+from abalone.errors import InputError
 from abalone.evaluation import matrices
 from abalone.evaluation.matrices import (
     EVERY,
@@ -64,7 +65,7 @@ def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
             not heard as one that is certain. Half of what one count gives is a good choice.
     """
     if not 0 < edge < 0.5:
-        raise ValueError(f"edge must lie between 0 and 0.5, got {edge}")
+        raise InputError(f"edge must lie between 0 and 0.5, got {edge}")
     values: np.ndarray = logit(np.clip(read_probabilities("probabilities", probabilities), edge, 1 - edge))
     return values
 
@@ -88,7 +89,7 @@ def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goa
         The weight for `mix`; 0 if the documents are too few to split.
     """
     if objective not in get_args(Goal):
-        raise ValueError(f"objective must be one of {', '.join(get_args(Goal))}, got {objective!r}")
+        raise InputError(f"objective must be one of {', '.join(get_args(Goal))}, got {objective!r}")
     truth = read_labels("labels", labels)
     check_same_shape("logits", logits, "expert", expert)
     check_same_shape("logits", logits, "labels", truth)
@@ -180,7 +181,7 @@ class Mixture:
         """Return the mixed logits [n, L]; `experts` are logits by name, and those that weigh 0 may be left out."""
         for name, weight in self.used.items():
             if name not in experts:
-                raise ValueError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
+                raise InputError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
             logits = mix(logits, experts[name], weight)
         return logits
 
@@ -204,7 +205,7 @@ class Mixture:
 
 def _check_weight(name: str, weight: float) -> None:
     if not (math.isfinite(weight) and 0 <= weight <= 1):
-        raise ValueError(f"{name} must lie in [0, 1], got {weight}")
+        raise InputError(f"{name} must lie in [0, 1], got {weight}")
 
 
 def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.errors import as_input_error
+from abalone.errors import InputError, as_input_error
 from abalone.evaluation.matrices import Labels, Scores, read_labels
 from abalone.evaluation.mixing import label_shares, vote_logits, vote_logits_in_blocks
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
@@ -45,7 +45,7 @@ class NearestNeighbours:
 
     def __init__(self, k: int = 60, temperature: float = 0.1, *, fp16: bool = False, device: str = "auto") -> None:
         if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+            raise InputError(f"k must be at least 1, got {k}")
         self.k, self.temperature, self.fp16 = k, check_temperature(temperature), fp16
         self.device = choose_device(device)
         self._embeddings: Tensor | None = None  # [N, d], rows of length 1
@@ -55,7 +55,7 @@ class NearestNeighbours:
         """Remember training documents: embeddings [N, d] and labels [N, L]."""
         rows, truth = _read_embeddings(embeddings), read_labels("labels", labels)
         if len(rows) != truth.shape[0]:
-            raise ValueError(
+            raise InputError(
                 "embeddings and labels must have the same number of rows, "
                 f"got shapes {tuple(rows.shape)} and {truth.shape}"
             )
@@ -77,7 +77,7 @@ class NearestNeighbours:
         references = self._fitted()
         k = self.k if k is None else k
         if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+            raise InputError(f"k must be at least 1, got {k}")
         queries = _read_embeddings(embeddings)
         check_columns("embeddings", queries, references.shape[1], "those in training")
         blocks = [_nearest(block, references, min(k, len(references))) for block in unit_rows(queries).split(QUERIES)]

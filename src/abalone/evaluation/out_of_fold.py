@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.data.seen import text_hashes
+from abalone.errors import InputError
 from abalone.evaluation.bootstrap import Interval, draw_scores
 from abalone.evaluation.matrices import (
     EVERY,
@@ -81,13 +82,13 @@ class OutOfFold:
         documents, labels = self.labels.shape
         for name in ("documents", "folds"):
             if getattr(self, name).shape != (documents,):
-                raise ValueError(f"{name} must have one entry for each of the {documents} documents")
+                raise InputError(f"{name} must have one entry for each of the {documents} documents")
         read_one_per_label("floors", self.floors, labels)
         read_one_per_label("rest", self.rest, labels)
         check_same_shape("labels", self.labels, "probabilities", self.probabilities)
         check_same_shape("labels", self.labels, "given", self.given)
         if set(self.ranking) != set(RANKING):
-            raise ValueError(f"ranking must hold {', '.join(RANKING)}, got {', '.join(self.ranking)}")
+            raise InputError(f"ranking must hold {', '.join(RANKING)}, got {', '.join(self.ranking)}")
 
     @classmethod
     def of(
@@ -121,7 +122,7 @@ class OutOfFold:
         check_same_shape("labels", truth, "probabilities", probabilities)
         held_out = _read_folds(folds, truth.shape[0])
         if len(documents) != len(held_out):
-            raise ValueError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
+            raise InputError(f"there are {len(documents)} texts, and labels for {len(held_out)}")
         parts = held_out if held_out.min() < held_out.max() else _two_parts(documents)
         known = truth if learnable is None else read_labels("learnable", learnable)
         check_same_shape("labels", truth, "learnable", known)
@@ -282,13 +283,13 @@ class OutOfFold:
         try:
             stored = load(content)
         except Exception as error:  # safetensors has errors of its own, and numpy others for types that it lacks
-            raise ValueError(f"{OUT_OF_FOLD} is not a safetensors file: {error}") from error
+            raise InputError(f"{OUT_OF_FOLD} is not a safetensors file: {error}") from error
         try:
             _refuse_unfit(stored)
         except KeyError as error:
-            raise ValueError(f"{OUT_OF_FOLD} lacks {error}") from None
+            raise InputError(f"{OUT_OF_FOLD} lacks {error}") from None
         except ValueError as error:
-            raise ValueError(f"{OUT_OF_FOLD}: {error}") from None
+            raise InputError(f"{OUT_OF_FOLD}: {error}") from None
         pairs = (stored[name] for name in ("documents", "folds", "counts", "columns", "probabilities", "marks"))
         ranking = dict(zip(RANKING, stored["ranking"].tolist(), strict=True))
         return cls._of_pairs(*pairs, floors=stored["floors"], rest=stored["rest"], ranking=ranking)
@@ -297,9 +298,9 @@ class OutOfFold:
 def _read_folds(folds: Sequence[int] | np.ndarray, documents: int) -> np.ndarray:
     found = np.asarray(folds)
     if found.shape != (documents,) or not np.issubdtype(found.dtype, np.integer):
-        raise ValueError(f"folds must be an integer for each of {documents} documents, got {found.dtype} {found.shape}")
+        raise InputError(f"folds must be an integer for each of {documents} documents, got {found.dtype} {found.shape}")
     if found.min() < 0 or found.max() >= MOST_FOLDS:
-        raise ValueError(f"folds must be from 0 to {MOST_FOLDS - 1}, got {found.min()} to {found.max()}")
+        raise InputError(f"folds must be from 0 to {MOST_FOLDS - 1}, got {found.min()} to {found.max()}")
     return found.astype(np.uint16)
 
 
@@ -353,7 +354,7 @@ def _places(pattern: csr_array, part: csr_array) -> np.ndarray:
         for matrix in (pattern, part)
     ]
     if not np.isin(keys[1], keys[0]).all():
-        raise ValueError("a label that is true or given has no probability")
+        raise InputError("a label that is true or given has no probability")
     return np.searchsorted(keys[0], keys[1])
 
 
@@ -380,20 +381,20 @@ def _refuse_unfit(stored: Mapping[str, np.ndarray]) -> None:
     for name, (kind, length) in expected.items():
         found = stored[name]
         if found.dtype != kind or found.shape != (length,):
-            raise ValueError(f"{name} are {found.dtype} of shape {found.shape} instead of {np.dtype(kind)} ({length},)")
+            raise InputError(f"{name} are {found.dtype} of shape {found.shape} instead of {np.dtype(kind)} ({length},)")
     if not documents or not labels:
-        raise ValueError(f"it is about {documents} documents and {labels} labels")
+        raise InputError(f"it is about {documents} documents and {labels} labels")
     ends = np.cumsum(stored["counts"], dtype=np.int64)
     if ends[-1] != pairs:
-        raise ValueError(f"the documents have {ends[-1]} pairs together, and {pairs} are listed")
+        raise InputError(f"the documents have {ends[-1]} pairs together, and {pairs} are listed")
     if stored["columns"].max(initial=0) >= labels:
-        raise ValueError(f"columns name label {stored['columns'].max()}, and there are {labels} labels")
+        raise InputError(f"columns name label {stored['columns'].max()}, and there are {labels} labels")
     rising = np.diff(stored["columns"].astype(np.int64)) > 0
     rising[ends[(ends > 0) & (ends < pairs)] - 1] = True  # where the next document begins
     if not rising.all():
-        raise ValueError("the columns of a document are not in order")
+        raise InputError("the columns of a document are not in order")
     for name in ("probabilities", "floors", "rest", "ranking"):
         if not np.all((stored[name] >= 0) & (stored[name] <= 1)):  # written so that NaN is refused too
-            raise ValueError(f"{name} must lie in [0, 1]")
+            raise InputError(f"{name} must lie in [0, 1]")
     if stored["marks"].max(initial=0) > TRUE + GIVEN:
-        raise ValueError(f"marks must be at most {TRUE + GIVEN}, got {stored['marks'].max()}")
+        raise InputError(f"marks must be at most {TRUE + GIVEN}, got {stored['marks'].max()}")

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 
 from abalone.device import choose_device
-from abalone.errors import as_input_error
+from abalone.errors import InputError, as_input_error
 from abalone.evaluation.gridfits import (
     SCORED_AT_ONCE,
     GridFits,
@@ -97,12 +97,12 @@ class LinearProbe:
     def __post_init__(self) -> None:
         for name in ("initialisations", "epochs", "batch_size"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.grid:
-            raise ValueError("learning_rates and weight_decays must have at least one value each")
+            raise InputError("learning_rates and weight_decays must have at least one value each")
         for learning_rate, weight_decay in self.grid:
             if not 0 < learning_rate < math.inf:
-                raise ValueError(f"learning_rates must be finite numbers above 0, got {learning_rate}")
+                raise InputError(f"learning_rates must be finite numbers above 0, got {learning_rate}")
             check_at_least_zero("weight_decays", weight_decay)
 
     @property
@@ -113,7 +113,7 @@ class LinearProbe:
     def fit(self, X: Features, Y: Labels, X_val: Features | None = None, Y_val: Labels | None = None) -> Self:
         """Train on X [n, d] with 0/1 labels Y [n, L], choose on X_val [m, d] with Y_val [m, L]."""
         if X_val is None or Y_val is None:
-            raise ValueError(
+            raise InputError(
                 "LinearProbe chooses learning rate and weight decay on validation documents: "
                 "call fit(X, Y, X_val, Y_val) with features [m, d] and 0/1 labels [m, L] that X and Y do not hold"
             )
@@ -128,7 +128,7 @@ class LinearProbe:
         check_rows("X_val", val_features, "Y_val", val_labels)
         check_columns("X_val", val_features, features.shape[1], "X")
         if val_labels.shape[1] != labels.shape[1]:
-            raise ValueError(f"Y_val must be [rows, {labels.shape[1]}] to match Y, got shape {val_labels.shape}")
+            raise InputError(f"Y_val must be [rows, {labels.shape[1]}] to match Y, got shape {val_labels.shape}")
         size = min(self.batch_size, len(features))
         steps = self.epochs * len(features) // size
         generator = torch.Generator().manual_seed(self.seed)
@@ -152,7 +152,7 @@ class LinearProbe:
         weight, bias = self.weight.to(device), self.bias.to(device)
         _, labels, dim = weight.shape
         if X.shape[1:] != (dim,):
-            raise ValueError(f"X must be [documents, {dim}] as in fit, got shape {tuple(X.shape)}")
+            raise InputError(f"X must be [documents, {dim}] as in fit, got shape {tuple(X.shape)}")
         probabilities = torch.empty(len(X), labels, dtype=weight.dtype)
         rows = max(SCORED_AT_ONCE // max(labels, dim), 1)
         for begin in range(0, len(X), rows):
@@ -233,7 +233,7 @@ def best_settings(
     usable = ~np.isnan(f1)
     if not usable.any(0).all():
         label = int(usable.any(0).argmin())
-        raise ValueError(
+        raise InputError(
             f"every fit of label {label} overflowed; scale the features down or give smaller learning_rates"
         )
     scores = _comparable(f1, log_likelihood)  # [2, S, L]
@@ -289,14 +289,14 @@ def read_targets(name: str, labels: Labels) -> csr_array:
         tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
         labels = label_matrix(name, tensor, torch.bool).dense().cpu().numpy()
     if 0 in np.shape(labels):
-        raise ValueError(f"{name} must have documents and labels, got shape {np.shape(labels)}")
+        raise InputError(f"{name} must have documents and labels, got shape {np.shape(labels)}")
     return read_labels(name, labels)
 
 
 def check_rows(name: str, features: Tensor, labels_name: str, labels: csr_array) -> None:
     """Raise unless there is one row of labels for each document."""
     if features.shape[0] != labels.shape[0]:
-        raise ValueError(
+        raise InputError(
             f"{name} and {labels_name} must have the same number of rows, "
             f"got shapes {tuple(features.shape)} and {labels.shape}"
         )

@@ -16,6 +16,8 @@ from itertools import chain, pairwise
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from abalone.errors import InputError
+
 WORD = re.compile(r"\b\w\w+\b")
 # Pieces are taken from words, of one letter too, and from runs of punctuation, which emojis are to `re`: a piece lies
 # within one of them, so what it says can be shown as said by that word.
@@ -77,9 +79,9 @@ class Tfidf:
     def __post_init__(self) -> None:
         for kind, known, places in (("terms", self.terms, self._places), ("pieces", self.pieces, self._piece_places)):
             if len(places) != len(known):
-                raise ValueError(f"{len(known)} {kind} must differ, and {len(places)} of them do")
+                raise InputError(f"{len(known)} {kind} must differ, and {len(places)} of them do")
         if self.idf.shape != (len(self.terms) + len(self.pieces),):
-            raise ValueError(
+            raise InputError(
                 f"{len(self.terms)} terms and {len(self.pieces)} pieces do not go with idf {self.idf.shape}"
             )
 
@@ -225,7 +227,7 @@ class TermCounts:
             max_features: the most frequent terms of each kind that are kept.
         """
         if min_df < self.min_df:
-            raise ValueError(f"terms of fewer than {self.min_df} texts are not counted, so min_df cannot be {min_df}")
+            raise InputError(f"terms of fewer than {self.min_df} texts are not counted, so min_df cannot be {min_df}")
         terms, counts, frequencies = [], [], []
         for kind, most in ((self.words, len(rows)), (self.pieces, int(TOO_COMMON * len(rows)))):
             matrix = kind.matrix[rows]
@@ -248,7 +250,7 @@ class TermCounts:
             wanted = set(known)
             chosen = [place for place, term in enumerate(kind.terms) if term in wanted]
             if len(chosen) != len(wanted):
-                raise ValueError(f"{len(wanted) - len(chosen)} terms of the model are not counted: other texts were")
+                raise InputError(f"{len(wanted) - len(chosen)} terms of the model are not counted: other texts were")
             counts.append(_columns(kind.matrix[rows], chosen))
         return tfidf.weighed(_in_order(hstack(counts)))
 

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
 from abalone.config import ThresholdObjective
+from abalone.errors import InputError
 from abalone.evaluation.matrices import (
     EVERY,
     Labels,
@@ -64,7 +65,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
         if values.ndim != 1 or not np.all((values >= 0) & (values <= NEVER)):
-            raise ValueError(f"values must be [labels], each in [0, 1] or NEVER, got {values} of shape {values.shape}")
+            raise InputError(f"values must be [labels], each in [0, 1] or NEVER, got {values} of shape {values.shape}")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
@@ -91,7 +92,7 @@ class Thresholds:
     def from_dict(cls, stored: Mapping[str, list[float]]) -> "Thresholds":
         """Read what `to_dict` returned."""
         if set(stored) != {"values"}:
-            raise ValueError(f"stored thresholds must have the one entry 'values', got {sorted(stored)}")
+            raise InputError(f"stored thresholds must have the one entry 'values', got {sorted(stored)}")
         return cls(np.asarray(stored["values"], dtype=np.float64))
 
 
@@ -129,9 +130,9 @@ def fit_thresholds(
         Yang, "A Study of Thresholding Strategies for Text Categorization", SIGIR 2001.
     """
     if objective not in get_args(ThresholdObjective):
-        raise ValueError(f"objective must be one of {', '.join(get_args(ThresholdObjective))}, got {objective!r}")
+        raise InputError(f"objective must be one of {', '.join(get_args(ThresholdObjective))}, got {objective!r}")
     if not (math.isfinite(shrinkage) and shrinkage >= 0):
-        raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage}")
+        raise InputError(f"shrinkage must be a finite number of at least 0, got {shrinkage}")
     probabilities, truth = read_probability_scores("probabilities", probabilities), read_labels("labels", labels)
     check_same_shape("probabilities", probabilities, "labels", truth)
     if objective == "half":
@@ -139,7 +140,7 @@ def fit_thresholds(
     by_label = truth.T.tocsr()  # [L, n]
     support = np.diff(by_label.indptr)
     if not support.any():
-        raise ValueError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
+        raise InputError(f"labels of shape {truth.shape} hold no positive to choose thresholds by")
     if objective == "macro":
         fitted, safe = _cuts_label_by_label(probabilities, by_label, calibrated, exact=shrinkage == 0)
     else:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from abalone.errors import InputError
+
 LOCK = ".lock"
 
 
-class InUseError(ValueError):
+class InUseError(InputError):
     """Another process is at work in a folder."""
 
 

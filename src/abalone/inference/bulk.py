@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.rows import Row, texts_and_ids, with_ids
+from abalone.errors import InputError, spelled
 from abalone.files.atomic import remove_abandoned, written_whole
 from abalone.files.checksums import add_texts, sha256
 from abalone.files.errors import readable
@@ -19,8 +20,8 @@ from abalone.inference.answers import Answer, Form, Wanted, answers, part_writer
 from abalone.progress import whole
 
 if TYPE_CHECKING:
+    from abalone.distributed import Ranks
     from abalone.inference.predictor import Predictor
-    from abalone.ranks import Ranks
 
 PART_SIZE = 10_000  # texts; what a killed run has to do again at most
 MANIFEST = "manifest.json"
@@ -67,7 +68,7 @@ def predict_in_parts(
         How many texts the folder answers.
     """
     if part_size < 1:
-        raise ValueError(f"part_size must be at least 1, got {part_size}")
+        raise InputError(f"part_size must be at least 1, got {part_size}")
     wanted = wanted or Wanted()
     options = {"probabilities": wanted.probabilities, "top": wanted.top, "part_size": part_size}
     rows = (Row(text) if isinstance(text, str) else text for text in texts)
@@ -84,7 +85,7 @@ def predict_in_parts(
             begun.append(parts)
             return parts.documents
 
-        answered = begin() if ranks is None else ranks.told_by_main(begin)
+        answered = begin() if ranks is None else ranks.from_main(begin)
         parts = begun[0] if begun else None
         unanswered = _beyond(rest, parts, part_size) if parts is not None else islice(rest, answered, None)
         bar = held.enter_context(whole("Predicting", total))
@@ -145,7 +146,9 @@ class Parts:
         manifest = folder / MANIFEST
         if manifest.is_file():
             if not resume:
-                raise FileExistsError(f"{folder} holds predictions: continue with resume=True, or give another folder")
+                raise FileExistsError(
+                    f"{folder} holds predictions: continue with {spelled('resume', True)}, or give another folder"
+                )
             parts._go_on(_read_manifest(manifest))
         elif folder.exists() and any(not _is_ours(file) for file in folder.iterdir()):
             raise FileExistsError(f"{folder} exists and holds no predictions: give another folder")
@@ -164,7 +167,7 @@ class Parts:
         """Skip the texts that are answered; raise `ValueError` if they are others."""
         for part in self.done:
             if checksum(islice(rows, part.documents)) != part.texts:
-                raise ValueError(
+                raise InputError(
                     f"{self.folder} holds answers to other texts than these: {part.name} differs. "
                     "Give the texts it was started with, or another folder"
                 )
@@ -199,7 +202,7 @@ class Parts:
             if stored["job"].get(name) != value
         ]
         if differing:
-            raise ValueError(
+            raise InputError(
                 f"{self.folder} was started with other settings: {'; '.join(differing)}. "
                 "Use the same settings, or give another folder"
             )
@@ -248,8 +251,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             }
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         reason = readable(f"{type(error).__name__}: {error}")
-        raise ValueError(f"{path} is damaged ({reason}): give another folder") from None
-    raise ValueError(f"{path} has format {stored['format']}, and this version reads {FORMAT}: give another folder")
+        raise InputError(f"{path} is damaged ({reason}): give another folder") from None
+    raise InputError(f"{path} has format {stored['format']}, and this version reads {FORMAT}: give another folder")
 
 
 def _shown(value: object) -> str:
@@ -262,7 +265,7 @@ def _beyond(rest: Iterator[Row], parts: Parts, part_size: int) -> Iterator[Row]:
     ended = parts.complete or (bool(parts.done) and parts.done[-1].documents < part_size)
     for row in rest:
         if ended:
-            raise ValueError(
+            raise InputError(
                 f"{parts.folder} holds answers to other texts: it ends after {parts.documents:,}, and here are more. "
                 "Give the texts it was started with, or another folder"
             )

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from abalone.data.corpus import Corpus
 from abalone.data.in_memory import label_lists
+from abalone.errors import InputError
 from abalone.files.atomic import written_whole
 from abalone.files.cache import cache_entry, source_key
 from abalone.files.checksums import add_texts
@@ -85,7 +86,7 @@ class Evidence:
         """
         texts = corpus.train.texts
         if not len(texts):
-            raise ValueError(f"the training split of {corpus.name} is empty, so it holds no evidence")
+            raise InputError(f"the training split of {corpus.name} is empty, so it holds no evidence")
         labels = label_lists(corpus.train.labels, corpus.label_names)
         return cls(texts, labels, _embedded_once(texts, embed, model))
 

@@ -20,7 +20,7 @@ from abalone.data.load import load_corpus
 from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.encoder.heads import LinearHead
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
 from abalone.inference.backends.onnx import NEIGHBOURS, OnnxBackend, Reading, open_session
@@ -83,7 +83,7 @@ def export(predictor: Predictor, output: str | Path, *, int8: bool = False) -> E
     off, allowed = (differences.mean(), TOLERANCE_INT8) if int8 else (differences.max(), TOLERANCE_FP32)
     if not off <= allowed:  # written so that NaN is refused too
         advice = "this model loses too much in 8 bits: export it without int8" if int8 else "please report this"
-        raise ValueError(
+        raise InputError(
             f"nothing was written: probabilities from the ONNX file are off by {off:.2g}, more than {allowed:g}; "
             f"{advice}"
         )
@@ -101,15 +101,15 @@ def _refuse(predictor: Predictor, output: Path, int8: bool) -> None:
         except ImportError:
             raise ImportError(f"export needs {library}: {install_hint('onnx')}") from None
     if output.suffix != ".onnx":
-        raise ValueError(f"the file to write must end in .onnx, got {output}")
+        raise InputError(f"the file to write must end in .onnx, got {output}")
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder: give the name of a file")
     if predictor.words is not None:
         if int8:
-            raise ValueError("int8 is for the weights of an encoder, and this model has none: export it without int8")
+            raise InputError("int8 is for the weights of an encoder, and this model has none: export it without int8")
         return
     if len(predictor.network.head.weight) > 1:  # as in old folders, whose decision fits their averaged probabilities
-        raise ValueError("a head of several linear layers cannot be exported: train the model again, which merges them")
+        raise InputError("a head of several linear layers cannot be exported: train the model again, which merges them")
 
 
 def _files_as_text(predictor: Predictor) -> dict[str, str]:
@@ -129,13 +129,13 @@ def _refuse_too_large(predictor: Predictor, files: Mapping[str, str]) -> None:
     weights = [] if predictor.words is not None else predictor.network.encoder.model.parameters()
     size = 4 * sum(weight.numel() for weight in weights) + sum(map(len, files.values()))
     if size > LARGEST_FILE:
-        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
+        raise InputError(f"the model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2")
 
 
 def _refuse_saturating(graph: "ModelProto") -> None:
     """Raise if the file would be right on this processor, where it is checked, and wrong on another."""
     if wrong := saturating(graph):
-        raise ValueError(
+        raise InputError(
             f"nothing was written: 8-bit products of {wrong[0]} would be cut off on processors without VNNI; "
             "please report this"
         )

@@ -14,6 +14,7 @@ from typing import Any
 from abalone import __version__
 from abalone.config import NO_ENCODER, Config
 from abalone.data.seen import SEEN, SeenTexts
+from abalone.errors import InputError
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
@@ -95,7 +96,7 @@ def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -
     has_encoder = config.encoder != NO_ENCODER
     config = config.replace(**settings)  # what is wrong with these is no damage
     if has_encoder != (config.encoder != NO_ENCODER):
-        raise ValueError(f"{folder} is a finished model: its encoder cannot be changed to {config.encoder!r}")
+        raise InputError(f"{folder} is a finished model: its encoder cannot be changed to {config.encoder!r}")
     if has_encoder:
         from abalone.device import choose_device
 
@@ -130,7 +131,7 @@ def load_judged(folder: str | Path) -> JudgedModel:
     folder = Path(folder)
     about, _ = _read_about(folder)
     if not (folder / OUT_OF_FOLD).is_file():
-        raise ValueError(f"{folder}: {NOT_JUDGED}")
+        raise InputError(f"{folder}: {NOT_JUDGED}")
     with _damage_told(folder):
         judged = JudgedModel(
             tuple(about["label_names"]),
@@ -156,7 +157,7 @@ def _read_about(folder: Path) -> tuple[dict[str, Any], Config]:
     with _damage_told(folder / ABOUT):
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if wrong := misfit(about, SHAPE):
-            raise ValueError(wrong)
+            raise InputError(wrong)
         return about, Config.from_dict(about["config"])
 
 
@@ -178,7 +179,7 @@ def _damage_told(place: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and str(place) in str(error):
             raise  # a file is missing or may not be read
-        raise ValueError(f"{place} is damaged: {readable(str(error)) or type(error).__name__}") from error
+        raise InputError(f"{place} is damaged: {readable(str(error)) or type(error).__name__}") from error
 
 
 def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
@@ -253,10 +254,10 @@ def _check_sums(folder: Path) -> None:
         except (OSError, ValueError):  # a name that no file can have
             pass
         if not sound:
-            raise ValueError(f"{folder / readable(name)} is damaged: it is not what was written. {advice}")
+            raise InputError(f"{folder / readable(name)} is damaged: it is not what was written. {advice}")
         unlisted.discard(file)
     if unlisted:
-        raise ValueError(f"{folder / SUMS} is damaged: it has no checksum of {min(unlisted)}. {advice}")
+        raise InputError(f"{folder / SUMS} is damaged: it has no checksum of {min(unlisted)}. {advice}")
 
 
 def _sum(file: Path) -> str:

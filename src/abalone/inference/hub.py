@@ -4,6 +4,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from abalone.errors import InputError
 from abalone.inference.folder import ABOUT, CARD, READ_FILES, SUMS, save
 from abalone.inference.predictor import Predictor
 
@@ -23,7 +24,7 @@ def push(predictor: Predictor, name: str, *, private: bool | None = None, token:
     from huggingface_hub import HfApi
 
     if not HUB_NAME.fullmatch(name):
-        raise ValueError(f"a name on the hub has the form user/model, got {name!r}")
+        raise InputError(f"a name on the hub has the form user/model, got {name!r}")
     api = HfApi(token=token)
     with tempfile.TemporaryDirectory() as place:
         save(predictor, Path(place) / "model")  # before the repository is made: what fails here leaves nothing there

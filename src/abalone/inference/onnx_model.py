@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from abalone.data.seen import SEEN, SeenTexts
+from abalone.errors import InputError
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
 from abalone.files.errors import readable
@@ -84,11 +85,11 @@ class OnnxModel(Predictor):
         try:
             stored = {STORY: "{}", **session.get_modelmeta().custom_metadata_map}
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name} is damaged: {error}") from None
+            raise InputError(f"{name} is damaged: {error}") from None
         if MARK not in stored:
-            raise ValueError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
+            raise InputError(f"{name} was not made by `abalone export`: it does not say how its texts are read")
         if stored[MARK] not in (FORMAT, FORMAT_OF_WORDS):
-            raise ValueError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
+            raise InputError(f"{name} has format {stored[MARK]}, and this version reads {FORMAT}: export it again")
         if not whole:
             refuse_lost(stored, name)
             warnings.warn(
@@ -108,7 +109,7 @@ class OnnxModel(Predictor):
         try:
             told = {part: json.loads(stored[part]) for part in parts}
             if wrong := next(filter(None, (misfit(told[part], SHAPES[part], part) for part in parts)), None):
-                raise ValueError(wrong)
+                raise InputError(wrong)
             model = cls(
                 tuple(told[LABEL_NAMES]),
                 OnnxBackend(session, Reading(**told[READING])) if READING in told else None,
@@ -122,7 +123,7 @@ class OnnxModel(Predictor):
             scores = model.probabilities(["a text"])  # whether the network fits shows when it is used
             refuse_other_labels(len(model.label_names), {"the network": model.decision.labels(scores).shape[1]})
         except Exception as error:  # of several libraries, each with kinds of its own for what does not fit
-            raise ValueError(f"{name} is damaged: {readable(str(error)) or type(error).__name__}") from error
+            raise InputError(f"{name} is damaged: {readable(str(error)) or type(error).__name__}") from error
         return model
 
 
@@ -202,5 +203,5 @@ def _sha256(file: BinaryIO, size: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _damaged(name: str) -> ValueError:
-    return ValueError(f"{name} is damaged: it is not what was written. Copy it again, or export the model again")
+def _damaged(name: str) -> InputError:
+    return InputError(f"{name} is damaged: it is not what was written. Copy it again, or export the model again")

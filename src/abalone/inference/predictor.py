@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from abalone.config import Config
 from abalone.data.seen import SeenTexts
+from abalone.errors import InputError
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import EVERY, Labels, Scores
@@ -77,18 +78,18 @@ class Predictor:
     def config(self) -> Config:
         """Return the settings the model was trained with; raises `ValueError` for an ONNX file."""
         if self.trained_with is None:
-            raise ValueError(NOT_IN_TORCH)
+            raise InputError(NOT_IN_TORCH)
         return self.trained_with
 
     @property
     def network(self) -> "TorchBackend":
         """Return encoder, tokenizer and linear layer in torch; raises `ValueError` where the model has none."""
         if self.backend is None:
-            raise ValueError(NO_NETWORK)
+            raise InputError(NO_NETWORK)
         from abalone.inference.backends.torch import TorchBackend
 
         if not isinstance(self.backend, TorchBackend):
-            raise ValueError(NOT_IN_TORCH)
+            raise InputError(NOT_IN_TORCH)
         return self.backend
 
     @property
@@ -105,7 +106,7 @@ class Predictor:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return embeddings [n, h], float32; raises `ValueError` where there is no encoder."""
         if self.backend is None:
-            raise ValueError(NO_NETWORK)
+            raise InputError(NO_NETWORK)
         return self.backend.embed(texts)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
@@ -134,7 +135,7 @@ class Predictor:
     def _read(self, texts: Sequence[str]) -> tuple[Scores, np.ndarray]:
         """Return probabilities [n, L] by classifier and experts, and embeddings [n, h]."""
         if self.backend is None:
-            raise ValueError(NO_NETWORK)
+            raise InputError(NO_NETWORK)
         logits, embeddings = self.backend.read(texts)
         used = self.decision.mixture.used
         experts: dict[str, Scores] = {}
@@ -170,7 +171,7 @@ class Predictor:
     def judged(self) -> tuple[dict[str, float], list[LabelScore]]:
         """Return the out-of-fold scores, overall and label by label; raises `ValueError` where there are none."""
         if self.out_of_fold is None:
-            raise ValueError(NOT_JUDGED)
+            raise InputError(NOT_JUDGED)
         by_label = self.out_of_fold.by_label(self.label_names, self.frequencies, self.decision.thresholds.values)
         return self.out_of_fold.scores(self.frequencies), by_label
 
@@ -195,12 +196,12 @@ class Predictor:
     def refuse_misfits(self) -> None:
         """Raise `ValueError` where the parts are not those of one model, before a text finds out."""
         if self.backend is None and self.lexical is None:
-            raise ValueError("it has neither an encoder nor a tf-idf model")
+            raise InputError("it has neither an encoder nor a tf-idf model")
         if self.backend is None and self.decision.mixture.used:
-            raise ValueError("there is no encoder to mix experts with")
+            raise InputError("there is no encoder to mix experts with")
         decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
         if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
-            raise ValueError(f"{', '.join(absent)} is mixed in, but its file is missing")
+            raise InputError(f"{', '.join(absent)} is mixed in, but its file is missing")
         by_label = {"thresholds": len(decision.thresholds.values)}
         if decision.calibration is not None:
             by_label["calibration"] = len(decision.calibration.groups)
@@ -220,7 +221,7 @@ def refuse_other_labels(labels: int, by_label: Mapping[str, int]) -> None:
     """Raise `ValueError` where a part is for another number of labels than there are label names."""
     for name, found in by_label.items():
         if found != labels:
-            raise ValueError(f"there are {labels} label names, and {name} for {found}")
+            raise InputError(f"there are {labels} label names, and {name} for {found}")
 
 
 def label_f1(decision: Decision, probabilities: Scores, truth: Labels) -> list[float | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abalone.errors import InputError
 from abalone.files.atomic import written_whole
 from abalone.report.payload import report_payload
 from abalone.report.runs import Documents, ReportedRun, run_of
@@ -41,7 +42,7 @@ def write_report(
         documents: what to score them on. Without it the page shows what the models remember of their training.
     """
     if not models:
-        raise ValueError("a report needs at least one model")
+        raise InputError("a report needs at least one model")
     page = report_page([run_of(name, model, documents) for name, model in models.items()], documents)
     with written_whole(Path(output)) as file:
         file.write(page.encode())

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from abalone import __version__
 from abalone.config import OF_THE_MACHINE
 from abalone.data.corpus import RARE
+from abalone.errors import InputError
 from abalone.evaluation.bootstrap import Drawn, Interval, draw_scores
 from abalone.evaluation.clustering import cluster_by_combination, label_combinations
 from abalone.evaluation.matrices import EVERY, Labels
@@ -118,7 +119,7 @@ def _of_out_of_fold(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
     """What was said of a run's training documents by models that had not seen them; there are no texts to read."""
     found = run.out_of_fold
     if found is None:
-        raise ValueError(f"the run {run.name!r} has no out-of-fold answers")
+        raise InputError(f"the run {run.name!r} has no out-of-fold answers")
     return {
         **_of_answers(replace(run, answers=Answers.out_of_fold(found)), columns, found.scores(run.frequencies)),
         "baseline": run.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
@@ -255,7 +256,7 @@ def _comparison(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     """Scores of all runs on the labels that all know, and of every two the differences on the same draws."""
     shared = [name for name in runs[0].label_names if all(name in run.label_names for run in runs[1:])]
     if not shared:
-        raise ValueError(f"the runs {', '.join(run.name for run in runs)} have no label in common to compare them on")
+        raise InputError(f"the runs {', '.join(run.name for run in runs)} have no label in common to compare them on")
     of_first = dict(zip(runs[0].label_names, runs[0].thirds.tolist(), strict=True))
     thirds = np.array([of_first[name] for name in shared])
     drawn = [_drawn(run, shared, thirds) for run in runs]

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.in_memory import known_labels
+from abalone.errors import InputError
 from abalone.evaluation.matrices import EVERY, Labels, Scores, of_documents
 from abalone.evaluation.metrics import label_thirds
 from abalone.evaluation.out_of_fold import WHERE
@@ -40,9 +41,9 @@ class Documents:
 
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.labels):
-            raise ValueError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
+            raise InputError(f"{len(self.texts)} texts but labels for {len(self.labels)}")
         if not len(self.texts):
-            raise ValueError("there are no documents to score")
+            raise InputError("there are no documents to score")
 
     @property
     def out_of_fold(self) -> bool:
@@ -109,7 +110,7 @@ class ReportedRun:
     def scored(self) -> Answers:
         """Its answers, which must be there."""
         if self.answers is None:
-            raise ValueError(f"the run {self.name!r} was not scored on the documents of the report")
+            raise InputError(f"the run {self.name!r} was not scored on the documents of the report")
         return self.answers
 
     @property
@@ -159,10 +160,10 @@ def _honest_answers(model: "AbaloneClassifier", documents: Documents, embeddings
     """What was said of training documents out of fold; the embeddings [n, h] are those of the finished model."""
     predictor = model.predictor_
     if predictor.out_of_fold is None:
-        raise ValueError(NOT_JUDGED)
+        raise InputError(NOT_JUDGED)
     rows = predictor.out_of_fold.rows(documents.texts)
     if unknown := int((rows < 0).sum()):
-        raise ValueError(f"{unknown} of {len(rows)} documents have no out-of-fold answer: leave them out")
+        raise InputError(f"{unknown} of {len(rows)} documents have no out-of-fold answer: leave them out")
     mapped = sample(len(rows))
     return Answers(
         truth=known_labels(documents.labels, model.label_names),

@@ -10,6 +10,7 @@ import numpy as np
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus, CorpusStats
+from abalone.errors import InputError
 from abalone.evaluation.diagnostics import positives_in_epoch
 from abalone.files.atomic import written_whole
 from abalone.files.errors import readable
@@ -73,7 +74,7 @@ class CorpusCard:
         """Write it to `folder`, beside positives of other batches and queues; refuse the folder of another corpus."""
         before = _read(folder / CORPUS) if (folder / CORPUS).is_file() else None
         if before is not None and before["fingerprint"] != self.fingerprint:
-            raise ValueError(
+            raise InputError(
                 f"{folder} holds results of other documents ({before['name']}, {before['statistics']['train']:,} to "
                 f"train on): give another --output for {self.name}"
             )
@@ -103,13 +104,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if wrong := misfit(stored, SHAPE):
-            raise ValueError(wrong)
+            raise InputError(wrong)
         if isinstance(stored["positives"], dict):
             stored["positives"] = [_ONCE | stored["positives"]]
         _check(stored)
     except (ValueError, TypeError, RecursionError) as error:
         reason = readable(str(error))
-        raise ValueError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
+        raise InputError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
     return {name: stored[name] for name in SHAPE}
 
 
@@ -118,11 +119,11 @@ def _check(stored: Mapping[str, Any]) -> None:
     by_label = [row for found in stored["positives"] for kind in _FOUND for row in found[kind].values()]
     labels = len(stored["label_names"])
     if any(len(row) != labels for row in [stored["statistics"]["frequencies"], *by_label]):
-        raise ValueError(f"not one value for each of the {labels} labels")
+        raise InputError(f"not one value for each of the {labels} labels")
     if missing := _STATISTICS - stored["statistics"].keys():
-        raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        raise InputError(f"it has no {', '.join(sorted(missing))}")
     if stored["published"] is not None and stored["published"] not in PUBLISHED.values():
-        raise ValueError(f"the paper has no corpus {stored['published']!r}")
+        raise InputError(f"the paper has no corpus {stored['published']!r}")
 
 
 def plain(values: np.ndarray) -> list[float | None]:

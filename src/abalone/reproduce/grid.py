@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from abalone.config import NO_ENCODER, Config
+from abalone.errors import InputError
 from abalone.reproduce.rows import LEXICAL, ROWS, Experiment, Row
 
 TEMPERATURE = 0.1  # of everything but the ablation: the paper's best
@@ -32,11 +33,11 @@ class Grid:
             if entry.name == "epochs":
                 values = (values,)
             if not values or len(set(values)) < len(values):
-                raise ValueError(f"{entry.name} must be different values, one at least, got {values}")
+                raise InputError(f"{entry.name} must be different values, one at least, got {values}")
             if entry.name == "seeds" and min(values) < 0:
-                raise ValueError(f"seeds must be at least 0, got {min(values)}")
+                raise InputError(f"seeds must be at least 0, got {min(values)}")
             if entry.name != "seeds" and not all(0 < value < math.inf for value in values):
-                raise ValueError(f"{entry.name} must be above 0 and finite, got {_shown(values)}")
+                raise InputError(f"{entry.name} must be above 0 and finite, got {_shown(values)}")
 
     def capped(self) -> "Grid":
         """The same with no stage longer than `epochs`."""

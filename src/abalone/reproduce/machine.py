@@ -10,7 +10,7 @@ import torch
 from abalone import __version__
 from abalone.device import choose_device
 
-PACKAGES = ("torch", "transformers", "accelerate", "scikit-learn", "numpy")
+PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
 
 def machine(device: str) -> dict[str, object]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus
+from abalone.errors import InputError
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.files.locks import alone_in
 from abalone.report.clustering import Curve, draw_clustering
@@ -45,7 +46,7 @@ def chosen_experiments(names: Sequence[str], rows: Sequence[str] | None) -> list
         return found
     left = [smaller for experiment in found if (smaller := experiment.only(rows)).sections]
     if found and not left:
-        raise ValueError(f"none of the tables {', '.join(names)} has a row {', '.join(rows)}")
+        raise InputError(f"none of the tables {', '.join(names)} has a row {', '.join(rows)}")
     return left
 
 
@@ -74,7 +75,7 @@ def run_experiments(
     """
     for name, split in corpus.splits():
         if not len(split):
-            raise ValueError(f"the {name} split of {corpus.name} is empty, and tables need all three splits")
+            raise InputError(f"the {name} split of {corpus.name} is empty, and tables need all three splits")
     reads = any(row.kind != "lexical" for experiment in experiments for row in needed(experiment))
     encoder = encoder_fingerprint(base.encoder) if reads else None
     with alone_in(folder):

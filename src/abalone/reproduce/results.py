@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from abalone.errors import InputError
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.files.schema import NUMBER, misfit
 from abalone.reproduce.grid import Run
@@ -94,7 +95,7 @@ class Results:
         name = encoder_name(encoder)
         for record in self.all():
             if record["config"]["encoder"] == name and record.get("encoder_fingerprint", fingerprint) != fingerprint:
-                raise ValueError(
+                raise InputError(
                     f"{self.path} has results of another encoder that is called {name}: its weights, architecture or "
                     f"tokenizer are not those of {encoder}. Rename the folder of this one, or give another --output"
                 )
@@ -142,12 +143,12 @@ def _record(line: bytes, path: Path, number: int) -> Record:
     except (ValueError, RecursionError):
         wrong = "it is not JSON"
     if wrong:
-        raise ValueError(
+        raise InputError(
             f"{path}:{number}: not the result of a run ({wrong}): remove the line, or give another --output"
         )
     # Results of older versions have none.
     if (checksum := record.pop(CHECKSUM, None)) is not None and checksum != _checksum(record):
-        raise ValueError(
+        raise InputError(
             f"{path}:{number}: this result is damaged: its checksum does not match. Remove the line to "
             f"do the run again; if you changed it yourself, remove its {CHECKSUM}"
         )

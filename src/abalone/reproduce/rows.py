@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from abalone.config import Config
+from abalone.errors import InputError
 
 Kind = Literal["lexical", "frozen", "contrastive", "supervised", "finetuned"]
 LEXICAL = "tf-idf"  # stands as the objective of a run that trains no encoder
@@ -114,7 +115,7 @@ def refuse_decided(base: Config) -> None:
     """Raise if `base` sets what a table decides by itself."""
     default = Config()
     if changed := sorted(name for name in DECIDED if getattr(base, name) != getattr(default, name)):
-        raise ValueError(
+        raise InputError(
             f"{', '.join(changed)}: set by the rows and the grid of the table; remove it from the settings"
         )
 
@@ -126,7 +127,7 @@ def row_names(wanted: Sequence[str]) -> tuple[str, ...]:
         if _plain(name) not in known:
             near = get_close_matches(_plain(name), known, n=1)
             hint = f"; did you mean {known[near[0]]!r}?" if near else "."
-            raise ValueError(f"no row is called {name!r}{hint} Rows: {', '.join(ROWS)}")
+            raise InputError(f"no row is called {name!r}{hint} Rows: {', '.join(ROWS)}")
     return tuple(known[_plain(name)] for name in wanted)
 
 

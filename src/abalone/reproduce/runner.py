@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from abalone.data.corpus import Corpus
+from abalone.errors import InputError
 from abalone.files.atomic import remove_folder
 from abalone.reproduce.grid import Run, Scored
 from abalone.reproduce.results import Record, Results
@@ -47,7 +48,7 @@ def execute(
         tell: takes a line about every run.
     """
     if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, got {jobs}")
+        raise InputError(f"jobs must be at least 1, got {jobs}")
     deadline = None if stop_after is None else time.monotonic() + 60 * stop_after
     outcome, running, failed = Outcome(), dict[str, Task](), dict[str, Failure]()
     planned, told, logs_told = len(wanted(_Everything())), set[str](), False

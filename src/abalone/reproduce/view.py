@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from abalone.config import OF_THE_MACHINE, Config
+from abalone.errors import InputError
 from abalone.reproduce.corpus_card import CorpusCard
 from abalone.reproduce.grid import Grid, Point, choose, planned_runs, points
 from abalone.reproduce.identity import encoder_name
@@ -65,7 +66,7 @@ class View:
         for record in self.results.all():
             lengths = {len(values) for values in (record.get("forces") or {}).values()}
             if lengths - {labels}:
-                raise ValueError(f"{self.results.path}: a record has forces of {max(lengths)} labels, not {labels}")
+                raise InputError(f"{self.results.path}: a record has forces of {max(lengths)} labels, not {labels}")
 
     def sections(self, experiment: Experiment) -> Sections:
         """The rows of an experiment by section: averaged over all their runs, or at the chosen setting."""

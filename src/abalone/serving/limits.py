@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from abalone.errors import InputError
 from abalone.serving.schema import PredictRequest, Refusal
 
 EVIDENCE = 20
@@ -172,7 +173,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if value <= 0:
-                raise ValueError(f"{name} must be above 0, got {value}")
+                raise InputError(f"{name} must be above 0, got {value}")
 
 
 async def read_request(request: Request, limits: Limits, share: Share) -> PredictRequest:

@@ -22,6 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from abalone.errors import InputError
 from abalone.files.errors import printable
 from abalone.serving.schema import Refusal, problem
 
@@ -234,7 +235,7 @@ def brings(headers: Headers, key: str) -> bool:
 
 def _checked(key: str, where: str) -> str:
     if not SHORTEST_KEY <= len(key) <= LONGEST_KEY or not all("!" <= character <= "~" for character in key):
-        raise ValueError(
+        raise InputError(
             f"{where}: an API key has {SHORTEST_KEY} to {LONGEST_KEY:,} characters of ASCII without spaces; "
             "`openssl rand -hex 16` makes one"
         )

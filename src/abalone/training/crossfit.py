@@ -1,4 +1,4 @@
-"""Cross-fitting: each document is judged by a model that has not seen it, so all of them can teach the decision.
+"""Cross-fitting: each document is scored by a model that has not seen it, so the decision can be fitted to all.
 
 The documents are divided into folds. The model of a fold is trained on the other folds and asked about this one; what
 it said is kept in a file, which a later attempt at the same run reads instead of training again.
@@ -17,8 +17,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from abalone.device import reading_precision
+from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed, FeedRows, embed
 from abalone.encoder.text_encoder import TextEncoder
+from abalone.errors import spelled
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
@@ -26,13 +28,11 @@ from abalone.evaluation.matrices import Scores, stacked
 from abalone.evaluation.mixing import vote_logits_in_blocks
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.progress import overall, spoken
-from abalone.ranks import Ranks
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold
 from abalone.training.folds import Fold
-from abalone.training.pretrain import FITTING
 from abalone.training.run import ANSWERS, FOLD, TrainingRun
-from abalone.training.stages import Start, train_copy
+from abalone.training.stages import FITTING, Start, train_copy
 from abalone.training.words import Words, cross_fit_words
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the model of a fold says of the documents held out from it.
+    """Predictions of the model of a fold for the documents held out from it.
 
     Logits rather than a layer and embeddings: a product may round otherwise in another process, and a run that goes on
     has to come to the same bits.
@@ -69,12 +69,12 @@ class Answers:
             save_tensors(path, tensors, {})
         except OSError as error:
             reason = f"the predictions for this fold could not be written ({error.strerror or error}); "
-            advice = "its checkpoints stay. Make room, and go on with resume=True."
+            advice = f"its checkpoints stay. Make room, and go on with {spelled('resume', True)}."
             raise OSError(error.errno, reason + advice, error.filename) from error
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Answers":
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         logits, shares, lexical = tensors["logits"].numpy(), None, None
         if "shares.data" in tensors:
             parts = tuple(tensors[f"shares.{name}"].numpy() for name in ("data", "indices", "indptr"))
@@ -90,7 +90,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """What the models of all folds say of the documents held out from them, in the order of folds.
+    """Predictions of the models of all folds for the documents held out from them, in the order of folds.
 
     Args:
         logits: of the classifiers, [n, L].
@@ -117,7 +117,7 @@ def kept_answers(path: Path, ranks: Ranks) -> Answers | None:
             log.warning("%s; this fold is trained again", error)
             return {}, False
 
-    tensors, there = ranks.read_by_main(read)
+    tensors, there = ranks.tensors_from_main(read)
     return Answers.from_tensors(tensors) if there else None
 
 
@@ -144,18 +144,17 @@ def cross_fit(
         frozen = _read(run, start.whole(start.encoder), documents, np.arange(len(documents)))
     answers = []
     for fold in folds:
-        name = f"Fold {fold.number} of {len(folds)}"
         file = run.folder / (FOLD.format(fold.number) + ANSWERS)
         kept = kept_answers(file, run.ranks) if run.resume else None
         if kept is None:
             place = run.folder / FOLD.format(fold.number)
-            own = replace(run, train=FeedRows(run.train, fold.taught), folder=place, fold=name)
+            own = replace(run, train=FeedRows(run.train, fold.taught), folder=place, fold=fold.number)
             kept = _ask(own, start, documents, words, fold, frozen)
             if run.ranks.main:
                 kept.save(file)
                 shutil.rmtree(place, ignore_errors=True)  # its checkpoints have served
                 left = overall().left()
-                log.info("%s is done%s", name, "" if left is None else f"; about {spoken(left)} left")
+                log.info("%s is done%s", own.fold_name, "" if left is None else f"; about {spoken(left)} left")
         else:
             skip_fold(run, fold, start.depth)
         answers.append(kept)
@@ -182,11 +181,11 @@ def _ask(
     if run.config.neighbours or trained.head is None:
         taught, labels = read(fold.taught), documents.labels[fold.taught]
         if run.config.neighbours:
-            neighbours = NearestNeighbours(fp16=True, device=str(run.accelerator.device))
+            neighbours = NearestNeighbours(fp16=True, device=str(run.runtime.device))
             known = len(fold.train)  # a label name is no neighbour that one could show
             shares = neighbours.fit(taught[:known], labels[:known]).shares(embeddings)
         if trained.head is None:
-            overall().begin(f"{run.fold}, fitting probes")
+            overall().begin(f"{run.fold_name}, fitting probes")
             probe = probe_of(run)
             logits = probe.heldout_logits(taught, labels, embeddings)
             overall().done(FITTING, len(probe.settings))
@@ -198,10 +197,10 @@ def _ask(
 
 def probe_of(run: TrainingRun) -> CrossFitProbe:
     """Return the probe that is fitted where an objective leaves no layer for logits."""
-    return CrossFitProbe(seed=run.config.seed, device=run.accelerator.device)
+    return CrossFitProbe(seed=run.config.seed, device=run.runtime.device)
 
 
 def _read(run: TrainingRun, encoder: TextEncoder, documents: Feed, rows: np.ndarray) -> np.ndarray:
-    device, half = run.accelerator.device, reading_precision(run.config.precision)
-    what = f"{run.fold}, encoding" if run.fold else "Encoding"
-    return embed(encoder, FeedRows(documents, rows), device, what, precision=half, ranks=run.ranks)
+    device, precision = run.runtime.device, reading_precision(run.config.precision)
+    what = "Encoding" if run.fold is None else f"{run.fold_name}, encoding"
+    return embed(encoder, FeedRows(documents, rows), device, what, precision=precision, ranks=run.ranks)

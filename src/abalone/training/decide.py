@@ -20,7 +20,7 @@ BEHIND = 0.01  # of macro-F1, below what tf-idf has alone: less is noise, and no
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What is said of documents by models that have not seen them.
+    """Predictions of documents by models that have not seen them.
 
     Args:
         logits: of the classifier, [n, L].
@@ -41,13 +41,13 @@ class HeldOut:
 
     @property
     def where(self) -> str:
-        """What the scores on them are called."""
+        """Return the name of the scores on them."""
         return "validation" if self.folds is None else "out of fold"
 
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """A decision, and what it is worth.
+    """A decision and its scores.
 
     Args:
         decision: for the model; where words alone decide, of their logits.
@@ -105,7 +105,7 @@ def _judged(
     frequencies: np.ndarray,
     config: Config,
 ) -> tuple[dict[str, float], dict[str, Any], OutOfFold | None]:
-    """Scores of a decision, the F1 of each label, and the answers; out of fold by thresholds from other folds."""
+    """Return scores, the F1 of each label, and the answers; out of fold by thresholds from other folds."""
     probabilities = decision.scores(logits, experts)
     if held.folds is None:
         given = decision.given(probabilities)

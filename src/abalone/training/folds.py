@@ -1,4 +1,4 @@
-"""Folds: documents that are held out from a model, so that it can be judged by them."""
+"""Folds: documents that are held out from a model, to score it on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, vstack
 from abalone.data.corpus import Split
 from abalone.data.seen import text_hashes
 from abalone.data.split import fold_of_documents, stratified_holdout
+from abalone.errors import InputError
 from abalone.training.open_settings import HELD_OUT
 
 SEED = 0
@@ -51,14 +52,14 @@ def divide(documents: Split, folds: int, extra: int = 0) -> list[Fold]:
     for number, (train, held_out) in enumerate(parts, 1):
         if labels[train].nnz == 0 or len(held_out) == 0:
             what = "training documents without any label" if len(held_out) else "no document to hold out"
-            raise ValueError(f"fold {number} of {folds} has {what}: lower folds, or give more documents")
+            raise InputError(f"fold {number} of {folds} has {what}: lower folds, or give more documents")
     always = len(documents) + np.arange(extra)
     made = [
         Fold(number, train, held_out, np.concatenate([train, always]))
         for number, (train, held_out) in enumerate(parts, 1)
     ]
     if all(learnable(labels, fold).nnz == 0 for fold in made):
-        raise ValueError(
+        raise InputError(
             "no label is both on a document that is held out and on one that is trained on, so thresholds cannot be "
             "fitted: give two different documents for each label, or set folds to 0 and give validation documents"
         )

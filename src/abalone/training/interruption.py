@@ -1,4 +1,4 @@
-"""Being told to stop, by Ctrl-C or SIGTERM: finish the step, save, then end, with a word on how to go on."""
+"""Ctrl-C and SIGTERM: finish the step, save a checkpoint, then end with advice on how to resume."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class TrainingTerminated(SystemExit):
 
 
 class Interruption:
-    """Whether somebody has asked to stop, and what they get then."""
+    """A request to stop, and the exception that answers it."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -40,11 +40,11 @@ class Interruption:
 
     @property
     def terminated(self) -> bool:
-        """Whether it was SIGTERM that asked."""
+        """Return whether it was SIGTERM that asked."""
         return self._stop is TrainingTerminated
 
     def join_in(self, *, terminated: bool) -> None:
-        """Be asked as well, since another process of the same run was."""
+        """Take over a request that another process of the same run has received."""
         self.asked = True
         self._stop = TrainingTerminated if terminated else TrainingInterrupted
 
@@ -55,7 +55,7 @@ class Interruption:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Within this a first request waits for `obey`, or for the end of the block at the latest."""
+        """Let a first request wait for `obey` within this block, or for its end at the latest."""
         self._holders += 1
         try:
             yield
@@ -64,7 +64,7 @@ class Interruption:
         self.obey("")
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """What the system calls when a signal arrives."""
+        """Handle a signal."""
         if self._settling:
             return  # the other half of a request that came twice
         stop: Callable[[], BaseException] = TrainingTerminated if number == signal.SIGTERM else KeyboardInterrupt

@@ -28,7 +28,7 @@ def as_text(name: str) -> str:
 
 
 def _in_word(char: str) -> bool:
-    """Whether it is a letter, a mark on one (vowels of Hindi, accents), a number, or an invisible joiner of letters."""
+    """Return whether it is a letter, a mark on one (accents, vowels of Hindi), a number, or an invisible joiner."""
     category = unicodedata.category(char)
     return category[0] in "LMN" or category == "Cf"
 

@@ -1,4 +1,4 @@
-"""What is minimised: a batch in, a loss out, with the little state this needs."""
+"""Objectives: a batch in, a loss out, with queue, momentum encoder, prototypes and heads as the loss needs them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from abalone.config import Config
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.fast.graph import Aside
 from abalone.encoder.fast.weights import RowGradients
 from abalone.encoder.feed import Batch
@@ -19,9 +20,9 @@ from abalone.encoder.momentum import MomentumEncoder
 from abalone.encoder.packed import Packed
 from abalone.encoder.queue import MemoryQueue
 from abalone.encoder.text_encoder import TextEncoder
+from abalone.errors import InputError
 from abalone.losses import loss_spec, make_loss
 from abalone.losses.pairs import DENSE_ENTRIES
-from abalone.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from abalone.encoder.fast.optimizer import MatrixUpdate
@@ -85,7 +86,7 @@ class Objective(nn.Module):
                 self.prototypes = Prototypes.from_embeddings(self.projection(features))
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss of one batch, the whole of it on every rank. Nothing is remembered before `after_batch`."""
+        """Return the loss of one batch, the whole of it on every rank; the queue stays as it is until `after_batch`."""
         documents = batch.documents
         states = None if self.label_attention is None else self.encoder.token_states(documents)  # [N, h]
         features = self.encoder(documents) if states is None else self.encoder.pool(states, documents)
@@ -112,25 +113,25 @@ class Objective(nn.Module):
         return references
 
     def before_batch(self, batch: Batch) -> None:
-        """The slow encoder reads the batch, beside the other one, where that leaves parts of a GPU idle."""
+        """Compute the keys with the momentum encoder, beside the other one, where that leaves parts of a GPU idle."""
         slow = self.slow
         if slow is not None:
             own = replace(batch.documents)  # what is worked out about a batch is not waited for across streams
             self._keys = Aside(lambda: slow(own))
 
     def after_batch(self, batch: Batch) -> None:
-        """Remember this batch's documents; earlier they would have been their own positives."""
+        """Enqueue this batch's documents; earlier they would have been their own positives."""
         if self.queue is not None and self._keys is not None:
             self.queue.enqueue(self.ranks.gather(self._keys.join(), len(batch)), batch.labels)
             self._keys = None
 
     def after_backward(self) -> None:
-        """Gradients that came in half precision go to the parameters, where they add up in full."""
+        """Add gradients that came in half precision to those of the parameters, in full precision."""
         if self.encoder.copies is not None:
             self.encoder.copies.hand_over_gradients(matrices=not self._updates_matrices)
 
     def after_step(self) -> None:
-        """The weights have moved: the slow encoder follows, and what is kept in half precision."""
+        """Update the momentum encoder and the copies in half precision, after the weights have moved."""
         if self.slow is not None and self.projection is not None:
             copies = self.encoder.copies if self._updates_matrices else None
             done = [] if copies is None else [matrix.parameter for matrix in copies.matrices]
@@ -140,7 +141,7 @@ class Objective(nn.Module):
         self.refresh_half_weights(matrices=not self._updates_matrices)
 
     def take_matrix_update(self, adamw: torch.optim.AdamW) -> "MatrixUpdate | None":
-        """What moves the encoder's matrices, with their copies and the slow encoder's, in the place of `adamw`.
+        """Return the update of the encoder's matrices, their copies and the momentum encoder's, in place of `adamw`.
 
         Word and position vectors too, where their rows begin at round places; they are given a place for gradients.
         None where weights are not kept in half precision, Triton is missing, or rows begin at odd places.
@@ -164,13 +165,13 @@ class Objective(nn.Module):
             encoder.keep_copies(dtype)
 
     def refresh_half_weights(self, *, matrices: bool = True) -> None:
-        """Where weights are kept in half precision too, make them the same again."""
+        """Copy the weights to where they are kept in half precision too."""
         for encoder in _text_encoders(self):
             if encoder.copies is not None:
                 encoder.copies.refresh(matrices=matrices)
 
     def repeats_itself(self, documents: int) -> bool:
-        """Whether further batches of so many documents all mean the same work, with no value asked back."""
+        """Return whether further batches of so many documents all mean the same work, with no value asked back."""
         if self.queue is not None and not self.queue.full:
             return False
         of_known_size = self.spec.takes != "label_embeddings"  # which finds pairs of documents and labels
@@ -178,26 +179,26 @@ class Objective(nn.Module):
         return of_known_size and rows * self.num_labels <= DENSE_ENTRIES and self.encoder.packable
 
     def lasting_state(self) -> dict[str, Tensor]:
-        """What a finished model is made from: everything but the queue and the slow encoder."""
+        """Return the state that a finished model is made from: all but the queue and the momentum encoder."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith(SLOW_STATE)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back a `lasting_state`."""
+        """Restore a `lasting_state`."""
         missing, unexpected = self.load_state_dict(state, strict=False)
         wrong = [name for name in missing if not name.startswith(SLOW_STATE)] + unexpected
         if wrong:
-            raise ValueError(f"the checkpoint does not fit this model: {', '.join(wrong[:3])}")
+            raise InputError(f"the checkpoint does not fit this model: {', '.join(wrong[:3])}")
 
 
 def _text_encoders(module: nn.Module) -> Iterator[TextEncoder]:
-    """Those within whose weights can be kept in half precision."""
+    """Yield the text encoders whose weights can be kept in half precision."""
     for part in module.modules():
         if isinstance(part, TextEncoder) and part.packable:
             yield part
 
 
 class _Projected(nn.Module):
-    """Encoder and projection head as one, for the slow copy."""
+    """Encoder and projection head as one module, for the momentum encoder."""
 
     def __init__(self, encoder: TextEncoder, projection: ProjectionHead) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The main job: from texts and labels to a finished model."""
+"""Training as a whole: from texts and labels to a finished model."""
 
 import logging
 import warnings
@@ -23,7 +23,7 @@ from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder, window
 from abalone.encoder.text_encoder import TextEncoder, split_layers
-from abalone.errors import as_input_error
+from abalone.errors import InputError, as_input_error
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
@@ -34,24 +34,30 @@ from abalone.inference.predictor import Predictor
 from abalone.losses import loss_spec
 from abalone.progress import overall
 from abalone.recipes import words_alone
-from abalone.training.costs import READ
+from abalone.training.callbacks import Begun, Callback, Callbacks
 from abalone.training.crossfit import cross_fit, probe_of
 from abalone.training.decide import Decided, HeldOut, decide
-from abalone.training.estimate import DECISION, OnEstimate, timed
+from abalone.training.estimate import DECISION, READ, OnEstimate, timed
 from abalone.training.folds import divide, held_out_labels
 from abalone.training.label_names import as_text, taught_by
 from abalone.training.open_settings import rate_for_width, settled
-from abalone.training.pretrain import FITTING
-from abalone.training.processes import join_ranks, left_as_found, make_accelerator
 from abalone.training.run import TrainingRun, enter_folder, refuse_other_documents
-from abalone.training.stages import Start, Trained, train_copy, train_stages
+from abalone.training.runtime import Runtime, random_state_kept
+from abalone.training.stages import FITTING, Start, Trained, train_copy, train_stages
+from abalone.training.trackers import trackers_of
 from abalone.training.words import FITTED, Words, fit_words, story_of, words_model
 
 log = logging.getLogger(__name__)
 
 
 def fit(
-    config: Config, corpus: Corpus, folder: Path, *, resume: bool = False, on_estimate: OnEstimate | None = None
+    config: Config,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_estimate: OnEstimate | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Predictor:
     """Train the stages that `config` asks for, and fit the decision to documents that were held out.
 
@@ -66,15 +72,17 @@ def fit(
         resume: go on from `folder`.
         on_estimate: told how long it will take, before the first step, where that is known by then: on a CPU, in one
             process, unless it goes on with a run. May raise to stop.
+        callbacks: told of the training, before the tracker that the settings name.
 
     Where several processes were launched, all of them call this with the same arguments, and each gets the model.
     """
-    with left_as_found(config.device), ExitStack() as held:
-        accelerator = make_accelerator(config.device, config.precision, config.tensorboard)
-        on_cpu = accelerator.device.type == "cpu"
+    with random_state_kept(config.device), ExitStack() as held:
+        runtime = Runtime.start(config.device, config.precision)
+        ranks = runtime.ranks
+        told = Callbacks([*callbacks, *trackers_of(config)] if ranks.main else [])
+        on_cpu = runtime.device.type == "cpu"
         suited = settled(config, len(corpus.train) + len(corpus.validation), on_cpu=on_cpu)
         refuse_unusable(suited, corpus)
-        ranks = join_ranks(accelerator)
         if ranks.count > config.batch_size:
             warnings.warn(
                 f"a batch of {config.batch_size} documents leaves some of {ranks.count} processes without any: "
@@ -88,8 +96,9 @@ def fit(
             chosen = {"folds": suited.folds, "epochs": suited.epochs}
             return enter_folder(folder, config, corpus, resume=resume, chosen=chosen)
 
-        made_by, chosen = ranks.told_by_main(enter)
+        made_by, chosen = ranks.from_main(enter)
         config = config.replace(**chosen)
+        scores = held.enter_context(told.around(Begun(config.to_dict(), folder, resume)))
         if config.folds:
             if len(corpus.validation) and not _made_here(corpus):
                 log.info(
@@ -111,17 +120,19 @@ def fit(
                 config = config.replace(learning_rate=rate_for_width(encoder.hidden_size))
             with ranks.first_here_goes_first():  # the others then find the tokens in the cache
                 train, validation = (make_feed(split, tokenizer, config) for split in (taught, corpus.validation))
-            run = TrainingRun(config, train, None if config.folds else validation, accelerator, folder, resume, ranks)
+            run = TrainingRun(
+                config, train, None if config.folds else validation, runtime, folder, resume, callbacks=told
+            )
             names = _name_features(corpus.label_names, encoder, tokenizer, config) if config.name_prototypes else None
             held.enter_context(timed(run, corpus, encoder, parts, on_estimate))
             lower, trained = (None, encoder) if parts is None else parts
             start = Start(trained, lower, len(corpus.label_names), names)
             fit_parts = _fit_across_folds if config.folds else _fit_with_validation
             made = fit_parts(run, corpus, taught, start)
-            for tracker in accelerator.trackers:
-                tracker.finish()
             predictor = made.predictor(config, corpus, tokenizer)
         predictor.story["fingerprint"] = made_by  # of the settings as given, before some were settled
+        for documents, measured in predictor.story["scores"].items():
+            scores.update({f"{documents.replace(', ', '/')}/{name}": value for name, value in measured.items()})
         return predictor
 
 
@@ -232,16 +243,16 @@ def _fit_across_folds(run: TrainingRun, corpus: Corpus, taught: Split, start: St
 
 
 def _read(run: TrainingRun, trained: Trained, documents: Feed, description: str) -> np.ndarray:
-    """Embeddings [n, h] in the precision in which texts will be read later: what is fitted here must fit there."""
+    """Return embeddings [n, h] in the precision of later predictions: what is fitted here must fit there."""
     # Encoding is shared by all ranks; everything after it is the same on each, and takes no longer than on one.
-    half = reading_precision(run.config.precision)
-    return embed(trained.encoder, documents, run.accelerator.device, description, precision=half, ranks=run.ranks)
+    precision = reading_precision(run.config.precision)
+    return embed(trained.encoder, documents, run.runtime.device, description, precision=precision, ranks=run.ranks)
 
 
 def _neighbours(run: TrainingRun, corpus: Corpus, embeddings: np.ndarray) -> NearestNeighbours:
     """Remember the training documents, which are the first of the embeddings [n, h]."""
     labels = corpus.train.labels
-    return NearestNeighbours(fp16=True, device=str(run.accelerator.device)).fit(embeddings[: labels.shape[0]], labels)
+    return NearestNeighbours(fp16=True, device=str(run.runtime.device)).fit(embeddings[: labels.shape[0]], labels)
 
 
 def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:
@@ -252,34 +263,34 @@ def _decide(held: HeldOut, run: TrainingRun, corpus: Corpus) -> Decided:
 
 
 def _made_here(corpus: Corpus) -> bool:
-    """Whether the validation documents were split off by us, rather than given by a person."""
+    """Return whether the validation documents were split off by us, rather than given by a person."""
     split = corpus.provenance.get("split")
     return not isinstance(split, dict) or split.get("origin") == "stratified" or "validation" in split
 
 
 def refuse_unusable(config: Config, corpus: Corpus) -> None:
-    """What could only fail later, after the expensive part, is said at once."""
+    """Refuse settings and documents that could only fail later, after the expensive part."""
     with as_input_error():
         spec = loss_spec(config.objective)
         finetuning = loss_spec(config.finetune_objective) if config.classifier == "finetune" else None
     if spec.takes == "label_embeddings" and config.max_chunks > 1:
-        raise ValueError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
+        raise InputError(f"objective {config.objective!r} cannot read documents in chunks: set max_chunks to 1")
     if config.freeze_layers and config.max_chunks > 1:
-        raise ValueError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
+        raise InputError("freeze_layers and max_chunks cannot be combined: set max_chunks to 1")
     if spec.takes == "label_embeddings" and not spec.joint:
-        raise ValueError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
+        raise InputError(f"{config.objective!r} alone collapses; add a pointwise loss: '{config.objective}+bce'")
     if finetuning is not None and finetuning.takes != "logits":
-        raise ValueError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
+        raise InputError(f"finetune_objective must be a pointwise loss such as bce, got {config.finetune_objective!r}")
     if config.folds and config.patience is not None:
-        raise ValueError("patience watches validation documents, and with folds all are trained on: set folds to 0")
+        raise InputError("patience watches validation documents, and with folds all are trained on: set folds to 0")
     if len(corpus.train) == 0:
-        raise ValueError("there are no training documents")
+        raise InputError("there are no training documents")
     if corpus.train.labels.nnz == 0:
-        raise ValueError("no training document carries a label")
+        raise InputError("no training document carries a label")
     if config.folds == 0 and len(corpus.validation) == 0:
-        raise ValueError("there are no validation documents: give more documents, or validation=(texts, labels)")
+        raise InputError("there are no validation documents: give more documents, or validation=(texts, labels)")
     if config.folds == 0 and corpus.validation.labels.nnz == 0:
-        raise ValueError("no validation document carries a label of the training documents")
+        raise InputError("no validation document carries a label of the training documents")
     frequencies = np.asarray(corpus.train.labels.sum(axis=0)).ravel()
     if absent := [name for name, count in zip(corpus.label_names, frequencies, strict=True) if count == 0]:
         named = config.learn_names and all(map(as_text, absent))
@@ -288,7 +299,7 @@ def refuse_unusable(config: Config, corpus: Corpus) -> None:
 
 
 def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) -> TokenFeed:
-    """A split as token batches; tokens come from the cache where they were made before."""
+    """Return a split as token batches; tokens come from the cache where they were made before."""
     tokens = tokenize(split.texts, tokenizer)
     return TokenFeed(tokens, split.labels, config.max_length, config.max_chunks)
 
@@ -296,7 +307,7 @@ def make_feed(split: Split, tokenizer: PreTrainedTokenizerBase, config: Config) 
 def _name_features(
     names: Sequence[str], encoder: TextEncoder, tokenizer: PreTrainedTokenizerBase, config: Config
 ) -> Tensor:
-    """What the encoder makes of the label names, [L, h]."""
+    """Return the embeddings of the label names, [L, h]."""
     feed = make_feed(Split(names, unlabelled(len(names))), tokenizer, config)
     return torch.from_numpy(embed(encoder, feed, torch.device("cpu")))
 

@@ -1,4 +1,4 @@
-"""What the stages of one training run share: documents, machine, and a folder that knows whose it is."""
+"""A training run: its settings, documents and machine, and the identity of its folder."""
 
 import hashlib
 import json
@@ -10,19 +10,21 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.corpus import Corpus
+from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed
+from abalone.errors import InputError, spelled
 from abalone.files.atomic import PARTIAL, remove_abandoned, remove_folder, sync, written_whole
 from abalone.files.checksums import add_texts
 from abalone.files.locks import LOCK
-from abalone.ranks import ALONE, Ranks
-from abalone.training.engine import Plan, Standing
-from abalone.training.generations import Checkpoints, has_checkpoint, holds_something_else
+from abalone.training.callbacks import NONE, Callbacks
+from abalone.training.checkpoint import Checkpoints, has_checkpoint, holds_something_else
+from abalone.training.loop import Plan, Standing
 from abalone.training.objectives import Objective
+from abalone.training.runtime import Runtime
 
 History = list[dict[str, float]]  # one entry an epoch
 
@@ -30,6 +32,7 @@ STAGES = ("pretraining", "training", "finetuning")
 FOLD = "fold-{}"  # the folder of the stages of a fold's model; with this ending, what the finished model said
 ANSWERS = ".safetensors"
 IDENTITY = "run.json"
+TRACKED = "tracker.json"  # what trackers call the run
 
 
 @dataclass(frozen=True)
@@ -40,36 +43,46 @@ class TrainingRun:
         config: the settings.
         train: the documents to train on.
         validation: those that choose between epochs; without them the last epoch is kept.
-        accelerator: device and precision.
+        runtime: device, precision, and the processes that train together.
         folder: where checkpoints go, a folder for each stage.
         resume: go on from what lies in `folder`.
-        ranks: the processes that train together.
-        fold: what a fold's model is called in the progress bar, such as "Fold 2 of 5"; its epochs are not logged.
+        fold: the number of the fold whose model is trained, from 1; its epochs are not logged.
+        callbacks: told of every stage, on the main process.
     """
 
     config: Config
     train: Feed
     validation: Feed | None
-    accelerator: Accelerator
+    runtime: Runtime
     folder: Path
     resume: bool = False
-    ranks: Ranks = ALONE
-    fold: str = ""
+    fold: int | None = None
+    callbacks: Callbacks = NONE
+
+    @property
+    def ranks(self) -> Ranks:
+        """Return the processes that train together."""
+        return self.runtime.ranks
 
     def title(self, stage: str) -> str:
-        """What the bar and the log call a stage."""
-        return f"{self.fold}, {stage}" if self.fold else stage.capitalize()
+        """Return the name of a stage in the bar and the log."""
+        return stage.capitalize() if self.fold is None else f"{self.fold_name}, {stage}"
+
+    @property
+    def fold_name(self) -> str:
+        """Return the name of the fold in the bar and the log."""
+        return f"Fold {self.fold} of {self.config.folds}"
 
     def stage(self, name: str) -> Path:
-        """The folder of one stage."""
+        """Return the folder of one stage."""
         return self.folder / name
 
     def kept(self, stage: str, epoch: int) -> dict[str, Tensor]:
-        """The weights that a stage has kept of an epoch."""
-        return self.ranks.read_by_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
+        """Return the weights that a stage has kept of an epoch."""
+        return self.ranks.tensors_from_main(lambda: (Checkpoints(self.stage(stage)).epoch(epoch), None))[0]
 
     def plan(self, objective: Objective, **changes: Any) -> Plan:
-        """The engine's view of the settings, some of them changed."""
+        """Return the settings as the loop takes them, some of them changed."""
         config = self.config
         plan = Plan(
             epochs=cast(int, config.epochs),  # settled when the documents were counted
@@ -89,7 +102,7 @@ class TrainingRun:
 
 
 def fingerprint(config: Config, corpus: Corpus) -> str:
-    """The same for the same data and settings, and for nothing else."""
+    """Return a hash of data and settings, without those that change no result."""
     settings = {name: value for name, value in config.to_dict().items() if name not in OF_THE_MACHINE}
     digest = hashlib.sha256(json.dumps([settings, corpus.label_names], sort_keys=True).encode())
     for split in (corpus.train, corpus.validation):
@@ -99,11 +112,11 @@ def fingerprint(config: Config, corpus: Corpus) -> str:
 
 
 def refuse_other_documents(ranks: Ranks, config: Config, corpus: Corpus) -> None:
-    """All processes must train on the same documents, in the same order, with the same settings."""
+    """Refuse a process that was given other documents, another order or other settings than the main one."""
     if ranks.count > 1:
         own = fingerprint(config, corpus)
-        if own != ranks.told_by_main(lambda: own):
-            raise ValueError(
+        if own != ranks.from_main(lambda: own):
+            raise InputError(
                 f"process {ranks.index} was given other documents, labels or settings than the main one: "
                 "start all with the same command, on the same data"
             )
@@ -144,6 +157,7 @@ def enter_folder(
         warnings.warn(f"there is no run to resume in {folder}: starting from the beginning", stacklevel=6)
     # First the name, then what it stood for, then the new name: killed on the way, it is nobody's.
     file.unlink(missing_ok=True)
+    (folder / TRACKED).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sync(folder)
     for stage in _stage_folders(folder):
@@ -156,13 +170,13 @@ def enter_folder(
 
 
 def _stage_folders(folder: Path) -> list[Path]:
-    """Where the stages of a run have their checkpoints: those of the model, and those of the folds that were begun."""
+    """Return the folders with checkpoints: of the stages of the model, and of the folds that were begun."""
     models = [folder, *(path for path in sorted(folder.glob(FOLD.format("*"))) if path.suffix != ANSWERS)]
     return [model / stage for model in models for stage in STAGES]
 
 
 def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
-    """Whether an earlier attempt at this very run lies in its folder."""
+    """Return whether an earlier attempt at this very run lies in its folder."""
     try:
         stored = _stored_identity(folder / IDENTITY)
     except (OSError, ValueError):
@@ -171,7 +185,7 @@ def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
 
 
 def seconds_trained(folder: Path) -> float:
-    """How long the epochs of a run have taken so far, as the checkpoints in its folder tell."""
+    """Return how long the epochs of a run have taken so far, according to the checkpoints in its folder."""
     seconds = 0.0
     for stage in _stage_folders(folder):
         if has_checkpoint(stage):
@@ -182,16 +196,16 @@ def seconds_trained(folder: Path) -> float:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether something other than a run is at that name."""
+    """Return whether something other than a run is at that name."""
     if not folder.is_dir():
         return folder.exists()
     entries = [path.name for path in folder.iterdir() if not path.name.endswith(PARTIAL)]
-    ours = {*STAGES, LOCK, *(name for name in entries if fnmatch(name, FOLD.format("*")))}
+    ours = {*STAGES, LOCK, TRACKED, *(name for name in entries if fnmatch(name, FOLD.format("*")))}
     return IDENTITY not in entries and not {*entries} <= ours
 
 
 def how_to_go_on(folder: Path) -> str:
-    """What to tell whoever has stopped the run in `folder`."""
+    """Return the part of a message that says whether the run in `folder` can be resumed."""
     saved = any(map(has_checkpoint, _stage_folders(folder))) or any(folder.glob(FOLD.format("*") + ANSWERS))
     return f"it can go on from {folder}" if saved else "nothing was saved yet"
 
@@ -204,7 +218,9 @@ def _stored_identity(file: Path) -> dict[str, Any]:
             return dict(stored)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise ValueError(f"{file} is damaged, so the run cannot be identified: start again without resume=True")
+    raise InputError(
+        f"{file} is damaged, so the run cannot be identified: start again without {spelled('resume', True)}"
+    )
 
 
 def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str, Any]) -> None:
@@ -217,7 +233,7 @@ def _refuse_another_run(folder: Path, stored: dict[str, Any], identity: dict[str
         if before.get(name) != now[name] and name not in OF_THE_MACHINE
     ]
     what = "; ".join(changed) or "the documents or labels are others"
-    raise ValueError(
+    raise InputError(
         f"cannot resume the run in {folder}: {what}. Use the settings and data it began with, or "
-        "start again without resume=True."
+        f"start again without {spelled('resume', True)}."
     )

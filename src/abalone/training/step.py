@@ -1,4 +1,4 @@
-"""What happens to each batch in training: loss, gradient, update; as far as possible without waiting for the device."""
+"""One training step: loss, gradient, clipping, update; as far as possible without waiting for the device."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -6,31 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.encoder.fast.graph import Captured
 from abalone.encoder.feed import Batch
 from abalone.training.objectives import Objective
+from abalone.training.runtime import Runtime
 
 if TYPE_CHECKING:
     from abalone.encoder.fast.optimizer import MatrixUpdate
 
 AHEAD = 8  # steps that may wait for the GPU
-HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What the device has counted since `Step.begin`."""
+    """The counters of the device since `Step.begin`."""
 
     loss_sum: float  # over documents
-    wrong_loss: int | None  # the first batch whose loss was no number
-    wrong_gradient: int | None  # the first batch after which the gradient was none, so that no update was made
+    wrong_loss: int | None  # the first batch whose loss was NaN or infinite
+    wrong_gradient: int | None  # the first batch after which the gradient was, so that no update was made
 
 
 class Step:
-    """One batch after another, on any device.
+    """Trains on one batch after another, on any device.
 
     On a GPU the whole step is recorded and replayed as soon as every batch means the same work; where it cannot be
     (gradients gathered over several batches or from several processes, fp16 with its changing scale, a queue that
@@ -39,7 +38,7 @@ class Step:
     Args:
         objective: what is minimised, already on the device.
         groups: parameter groups with `lr` and `weight_decay`.
-        accelerator: device and precision.
+        runtime: device and precision.
         clip: the largest gradient norm.
         batch_size: of all batches but the last of an epoch.
         lengths: tokens of every document.
@@ -50,33 +49,32 @@ class Step:
         self,
         objective: Objective,
         groups: list[dict[str, Any]],
-        accelerator: Accelerator,
+        runtime: Runtime,
         *,
         clip: float,
         batch_size: int,
         lengths: np.ndarray,
         accumulation: int = 1,
     ) -> None:
-        self.objective, self.accelerator, self.clip = objective, accelerator, clip
-        device = self.device = accelerator.device
+        self.objective, self.runtime, self.clip = objective, runtime, clip
+        device = self.device = runtime.device
         self.parameters = [parameter for group in groups for parameter in group["params"]]
         self._base_rates = [group["lr"] for group in groups]
         on_gpu = device.type == "cuda"
         if on_gpu:  # rates that a replayed graph can be told
             groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
-        self._fused = device.type in ("cuda", "cpu") and accelerator.scaler is None
+        self._fused = device.type in ("cuda", "cpu") and runtime.scaler is None
         self.adamw = torch.optim.AdamW(groups, fused=on_gpu or self._fused, capturable=on_gpu)
-        self._scaled = accelerator.prepare_optimizer(self.adamw)  # unscales gradients where fp16 has scaled them
         whole = torch.float32 if device.type == "mps" else torch.float64
         self._loss_sum = torch.zeros((), dtype=whole, device=device)
         self._batch = torch.zeros((), dtype=torch.long, device=device)
         self._wrong = torch.full((2,), -1, dtype=torch.long, device=device)  # first batch: loss, gradient
         self._given: deque[torch.cuda.Event] = deque()  # marks behind the latest steps
         if on_gpu:
-            objective.keep_half_weights(HALVES.get(accelerator.mixed_precision))
+            objective.keep_half_weights(runtime.dtype)
         self._captured: Captured | None = None
         self._matrices: MatrixUpdate | None = None
-        if on_gpu and accumulation == 1 and accelerator.scaler is None and objective.ranks.count == 1:
+        if on_gpu and accumulation == 1 and runtime.scaler is None and objective.ranks.count == 1:
             self._matrices = objective.take_matrix_update(self.adamw)
             self._captured = Captured(self._whole_step, batch_size, lengths)
 
@@ -88,7 +86,7 @@ class Step:
         self._wrong.fill_(-1)
 
     def __call__(self, batch: Batch, rate: float, *, share: float = 1.0, update: bool = True) -> None:
-        """One batch.
+        """Train on one batch.
 
         Args:
             batch: in main memory, pinned where the device is a GPU.
@@ -132,13 +130,13 @@ class Step:
         self._update()
 
     def _add_gradient(self, batch: Batch, share: float) -> None:
-        with self.accelerator.autocast():
+        with self.runtime.autocast():
             self.objective.before_batch(batch)
             loss = self.objective(batch)
         self._batch += 1
         self._loss_sum += loss.detach() * len(batch)
         self._note(0, loss)
-        self.accelerator.backward(loss * share if share != 1 else loss)
+        self.runtime.backward(loss * share if share != 1 else loss)
         self.objective.after_backward()
         self.objective.after_batch(batch)
 
@@ -158,11 +156,14 @@ class Step:
             self.adamw.step()
             if self._matrices is not None:
                 self._matrices(divisor)
-        else:
-            norm = self.accelerator.clip_grad_norm_(self.parameters, self.clip)
-            if self.accelerator.scaler is None:  # which skips such steps by itself
-                self._note(1, norm)
-            self._scaled.step()
+        elif (scaler := self.runtime.scaler) is None:
+            self._note(1, torch.nn.utils.clip_grad_norm_(self.parameters, self.clip))
+            self.adamw.step()
+        else:  # which skips the step by itself where gradients are NaN or infinite, and lowers its scale
+            scaler.unscale_(self.adamw)
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+            scaler.step(self.adamw)
+            scaler.update()
         self.adamw.zero_grad(set_to_none=True)
         self.objective.after_step()
 

@@ -64,7 +64,7 @@ class Words:
         return PlattScaling.fitted(*(np.concatenate(part)[:, None] for part in zip(*said, strict=True)))
 
     def logits(self, expert: LexicalModel, rows: np.ndarray) -> Scores:
-        """What an expert says of some of the documents, [n, L]."""
+        """Return the logits of an expert for some of the documents, [n, L]."""
         return expert.logits_of(self._counts, rows)
 
 

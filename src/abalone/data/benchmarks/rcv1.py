@@ -20,6 +20,7 @@ from abalone.data.benchmarks.release import Release, exact_split, find_file, is_
 from abalone.data.corpus import RARE, Corpus, build_corpus
 from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once
 from abalone.data.streams import read_zip
+from abalone.errors import InputError
 from abalone.files.cache import cache_entry, source_key
 from abalone.files.errors import DataError
 from abalone.files.schema import misfit
@@ -116,7 +117,7 @@ def _open_store(store: Stored) -> tuple[dict[str, list[str]], MappedTexts, np.nd
     try:
         facts = json.loads(store.arrays["facts"].tobytes())
         if wrong := misfit(facts, {"topics": [str], "notes": [str]}):
-            raise ValueError(wrong)
+            raise InputError(wrong)
         texts, ids = MappedTexts(store), store.arrays["ids"]
         indices, bounds = store.arrays["labels"], store.arrays["bounds"]
         shape = (len(texts), len(facts["topics"]))

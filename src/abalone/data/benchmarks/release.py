@@ -14,6 +14,7 @@ from abalone.data.corpus import Corpus
 from abalone.data.split import iterative_split
 from abalone.data.streams import COMPRESSIONS, open_text
 from abalone.data.tables import BadRow, JsonTable, Record, Table, lone_surrogate, undecodable
+from abalone.errors import spelled
 from abalone.files.cache import cache_dir
 from abalone.files.errors import DataError, printable
 from abalone.progress import track
@@ -51,7 +52,9 @@ class Release:
     def missing(self, place: Path, reason: str) -> DataError:
         """Return the error for files that are not at `place`."""
         folder = place if place.is_dir() or not place.suffix else place.parent
-        hint = f"Get {self.files} from {self.publisher}; put it in {folder}, or give its location with path=."
+        hint = (
+            f"Get {self.files} from {self.publisher}; put it in {folder}, or give its location with {spelled('path')}."
+        )
         return DataError(f"{self.name}: {reason}", path=place, hint=hint)
 
     def provenance(self, **facts: object) -> dict[str, object]:

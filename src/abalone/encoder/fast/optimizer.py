@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from abalone.encoder.fast.weights import LowPrecisionCopy, LowPrecisionWeights, RowGradients
+from abalone.errors import InputError
 
 BLOCK, WARPS = 1024, 4
 TILE = 8  # rows of a program that sums squares
@@ -116,7 +117,7 @@ def tabulate(tensors: list[tuple[Tensor | None, ...]], device: torch.device, ste
     addresses = [[0 if tensor is None else tensor.data_ptr() for tensor in row] for row in tensors]
     sizes = [row[0].numel() for row in tensors if row[0] is not None]
     if any(number % 16 for row in [*addresses, sizes, [step]] for number in row):
-        raise ValueError("a matrix begins or ends at an odd place")
+        raise InputError("a matrix begins or ends at an odd place")
     blocks = [
         (matrix, first, min(first + step, size)) for matrix, size in enumerate(sizes) for first in range(0, size, step)
     ]
@@ -200,7 +201,7 @@ class MatrixUpdate:
         mine = {id(parameter) for parameter in (*(matrix.parameter for matrix in self.matrices), *self.tables)}
         groups = [g for g in self.adamw.param_groups if mine & {id(parameter) for parameter in g["params"]}]
         if len(groups) != 1:
-            raise ValueError(f"the encoder's matrices are in {len(groups)} groups of the optimiser, not in one")
+            raise InputError(f"the encoder's matrices are in {len(groups)} groups of the optimiser, not in one")
         return groups[0]
 
     def norm(self) -> Tensor:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray, encode_in_pieces
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.mixing import label_shares, vote_logits_in_blocks
 from abalone.files.cache import array_of
@@ -131,7 +131,7 @@ class OnnxBackend:
         try:
             computed: list[np.ndarray] = self.session.run(["logits", "embeddings"], inputs)
         except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
-            raise ValueError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
+            raise InputError(f"the network in the ONNX file fails on a text: {readable(str(error))}") from error
         return computed
 
 
@@ -209,7 +209,7 @@ def open_session(source: str | Path | bytes, name: str, threads: int = 0, *, exa
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes, which have no common ancestor but this
-        raise ValueError(f"{name} is not an ONNX model: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{name} is not an ONNX model: {str(error).splitlines()[0]}") from None
 
 
 def has_8_bit_products(source: str | Path | bytes) -> bool:

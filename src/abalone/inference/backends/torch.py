@@ -12,15 +12,16 @@ from safetensors.torch import load_file, save_file
 from abalone.config import Config
 from abalone.data.tokens import PlainTokenizer, tokenize
 from abalone.device import choose_device, reading_precision
+from abalone.distributed import ALONE, Ranks
 from abalone.encoder.feed import TokenFeed, embed, unlabelled
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder, load_without_transformers, quiet_transformers, window
 from abalone.encoder.text_encoder import TextEncoder
+from abalone.errors import InputError
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.cache import array_of
 from abalone.inference.huggingface import limit_tokenizer, save_encoder, save_sentence_transformer
-from abalone.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -87,11 +88,11 @@ class TorchBackend:
         weight, bias = tuple(self.head.weight.shape), tuple(self.head.bias.shape)
         hidden = self.encoder.hidden_size
         if weight != (*bias[:1], labels, hidden) or bias != (*weight[:1], labels):
-            raise ValueError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
+            raise InputError(f"{HEAD} has the shapes {weight} and {bias} for {labels} labels and {hidden} features")
         if not all(weights.isfinite().all() for weights in (self.head.weight, self.head.bias)):
-            raise ValueError(f"{HEAD} holds NaN or infinite values")
+            raise InputError(f"{HEAD} holds NaN or infinite values")
         if self.max_length < 3 or self.special_tokens is None:
-            raise ValueError(f"it reads {self.max_length} tokens of a text")
+            raise InputError(f"it reads {self.max_length} tokens of a text")
 
 
 def save_network(predictor: "Predictor", place: Path) -> None:

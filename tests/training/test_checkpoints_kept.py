@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from abalone.training import generations
-from abalone.training.checkpoint import load_tensors
-from abalone.training.generations import BEFORE, RESUME, Checkpoints, has_checkpoint
+from abalone.training import checkpoint
+from abalone.training.checkpoint import BEFORE, RESUME, Checkpoints, has_checkpoint, load_tensors
 from patience import PATIENCE
 
 
@@ -163,14 +162,14 @@ class Gate:
     """Lets files be written only when it is opened, and counts how many were asked for."""
 
     def __init__(self, monkeypatch):
-        self.opened, self.asked, save = threading.Event(), threading.Semaphore(0), generations.save_tensors
+        self.opened, self.asked, save = threading.Event(), threading.Semaphore(0), checkpoint.save_tensors
 
         def saving(*arguments, **options):
             self.asked.release()
             assert self.opened.wait(PATIENCE)
             save(*arguments, **options)
 
-        monkeypatch.setattr(generations, "save_tensors", saving)
+        monkeypatch.setattr(checkpoint, "save_tensors", saving)
 
 
 @pytest.fixture
@@ -235,10 +234,10 @@ def test_beside_training_a_full_disk_is_told_at_the_next_occasion(how, full_disk
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_after_a_failure_the_next_one_has_the_epochs_it_needs(beside, monkeypatch, tmp_path):
-    checkpoints, save = Checkpoints(tmp_path, beside=beside), generations.save_tensors
+    checkpoints, save = Checkpoints(tmp_path, beside=beside), checkpoint.save_tensors
     checkpoints.keep(1, weights(1), {1})
     with monkeypatch.context() as patch:
-        patch.setattr(generations, "save_tensors", lambda *_, **__: save(Path("/proc/none/at all"), {}, {}))
+        patch.setattr(checkpoint, "save_tensors", lambda *_, **__: save(Path("/proc/none/at all"), {}, {}))
         with pytest.raises(OSError, match="no checkpoint could be written"):
             (checkpoints.write(weights(10), {}, {1}), checkpoints.wait())
     checkpoints.keep(2, weights(2), {1, 2})

@@ -1,31 +1,32 @@
 """The one training loop, for every objective.
 
-It knows of batches, steps, epochs and checkpoints; what is minimised, and what is measured, is given to it.
+It knows of batches, steps, epochs and checkpoints; the objective and the measures are given to it.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
 from abalone.config import Schedule
 from abalone.data.batches import shuffled_batches
 from abalone.encoder.fast.graph import own_stream
 from abalone.encoder.feed import Feed, ready_batches
+from abalone.errors import InputError
 from abalone.losses.checks import NotFiniteError
 from abalone.progress import overall, spoken
-from abalone.training.checkpoint import restore_training_state, training_state
-from abalone.training.generations import Checkpoints, has_checkpoint
+from abalone.training.callbacks import NONE, Callbacks, Progress
+from abalone.training.checkpoint import Checkpoints, has_checkpoint, restore_training_state, training_state
 from abalone.training.interruption import Interruption, finish_step_first
 from abalone.training.objectives import Objective
+from abalone.training.runtime import Runtime
 from abalone.training.step import Step
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ REFRESH = 0.5  # seconds between looks at a GPU's loss; a step may be much short
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how fast, and what is kept on the way; the values come from `Config`."""
+    """Epochs, rates, and the epochs whose weights are kept; the values come from `Config`."""
 
     epochs: int
     batch_size: int
@@ -56,7 +57,7 @@ class Plan:
 
 @dataclass
 class Standing:
-    """Where a run is: enough to go on from, and to tell its story."""
+    """The progress of a run and its history: enough to resume it."""
 
     epoch: int = 0
     batch: int = 0  # batches done in this epoch
@@ -69,11 +70,11 @@ class Standing:
     history: list[dict[str, float]] = field(default_factory=list)  # one entry an epoch
 
     def epoch_of(self, name: str) -> int | None:
-        """The epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
+        """Return the epoch whose weights are kept under the name of a measure, or as the last of a finished run."""
         return self.epoch if name == LAST else self.best_epoch.get(name)
 
 
-class TrainingDivergedError(ValueError):
+class TrainingDivergedError(InputError):
     """The loss became NaN or infinite."""
 
 
@@ -81,12 +82,13 @@ def train(
     objective: Objective,
     documents: Feed,
     plan: Plan,
-    accelerator: Accelerator,
+    runtime: Runtime,
     folder: Path,
     *,
     measure: Callable[[], dict[str, float]] = dict,
     title: str = "Training",
-    told: bool = True,
+    fold: int | None = None,
+    callbacks: Callbacks = NONE,
     validation_work: float = 0.0,
     resume: bool = False,
 ) -> Standing:
@@ -97,64 +99,67 @@ def train(
             lasting state.
         measure: called after every epoch, in eval mode; what it returns goes into the history.
         title: what the bar and the log call it.
-        told: whether each epoch has a line in the log, and an entry in the trackers.
+        fold: the number of the fold whose model is trained; its epochs have no lines in the log.
+        callbacks: told of steps and epochs.
         validation_work: units of `validation_of` in the estimate that `measure` does each time.
         resume: go on from the folder's checkpoint, if there is one, to the same result as without the break
             (on a GPU: but for rounding and the numbers that dropout draws).
     """
     ranks = objective.ranks
-    training = _Training(objective, documents, plan, accelerator, folder, title, told, validation_work)
-    if resume and ranks.told_by_main(lambda: has_checkpoint(folder)):
+    training = _Training(objective, documents, plan, runtime, folder, title, fold, callbacks, validation_work)
+    if resume and ranks.from_main(lambda: has_checkpoint(folder)):
         training.restore()
-    ranks.make_equal(objective)
+    ranks.broadcast_module(objective)
     at_the_end = training.checkpoints.completed_at_the_end()
-    with finish_step_first() as interruption, own_stream(accelerator.device), at_the_end:
+    with finish_step_first() as interruption, own_stream(runtime.device), at_the_end:
         while not training.finished:
             training.epoch(interruption)
             training.end_epoch(measure)
             training.save_if_due(interruption, f"epoch {training.standing.epoch}", now=training.finished)
     training.skip_epochs(plan.epochs - training.standing.epoch)  # it may have stopped early
     training.step.end()
-    accelerator.free_memory()  # else the next stage's gradients would be unscaled for this optimiser too
+    runtime.free_memory()
     return training.standing
 
 
 class _Training:
-    """A run of the loop: what it works on, and where it stands."""
+    """A run of the loop: its objective, documents and machine, and its progress."""
 
     def __init__(
         self,
         objective: Objective,
         documents: Feed,
         plan: Plan,
-        accelerator: Accelerator,
+        runtime: Runtime,
         folder: Path,
         title: str,
-        told: bool,
+        fold: int | None,
+        callbacks: Callbacks,
         validation_work: float,
     ) -> None:
         self.objective, self.documents, self.plan = objective, documents, plan
-        self.told, self.validation_work = told, validation_work
-        self.accelerator, self.folder, self.title, self.ranks = accelerator, folder, title, objective.ranks
+        self.fold, self.callbacks, self.validation_work = fold, callbacks, validation_work
+        self.runtime, self.folder, self.title, self.ranks = runtime, folder, title, objective.ranks
         self.stage = folder.name  # a kind of work in the estimate
-        self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=accelerator.device.type == "cuda")
-        objective.to(accelerator.device)
+        self.standing, self.checkpoints = Standing(), Checkpoints(folder, beside=runtime.device.type == "cuda")
+        objective.to(runtime.device)
         self.step = Step(
             objective,
             parameter_groups(objective, plan),
-            accelerator,
+            runtime,
             clip=plan.clip,
             batch_size=plan.batch_size,
             lengths=documents.lengths,
             accumulation=plan.accumulation,
         )
         self.steps_an_epoch = math.ceil(math.ceil(len(documents) / plan.batch_size) / plan.accumulation)
+        self.rate, self._told = 0.0, (0, 0.0)  # of the latest step; what callbacks know of this epoch
         self._saved_at = self._timed_at = self._looked_at = time.monotonic()
         torch.manual_seed(plan.seed)
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or no kept measure of validation has improved for `patience` of them."""
+        """Return whether all epochs are done, or no kept measure of validation has improved for `patience` of them."""
         standing, plan = self.standing, self.plan
         watched = [name for name in (*plan.keep_lowest, *plan.keep_highest) if name != "train_loss"]
         if standing.epoch >= plan.epochs:
@@ -164,13 +169,14 @@ class _Training:
         return standing.epoch - max(standing.best_epoch.get(name, 0) for name in watched) >= plan.patience
 
     def epoch(self, interruption: Interruption) -> None:
-        """What is left of the current epoch."""
-        standing, plan, device, documents = self.standing, self.plan, self.accelerator.device, len(self.documents)
+        """Train on what is left of the current epoch."""
+        standing, plan, device, documents = self.standing, self.plan, self.runtime.device, len(self.documents)
         batches = shuffled_batches(documents, plan.batch_size, seed=plan.seed, epoch=standing.epoch)
         self.objective.train()
         if standing.batch == 0:
             standing.comparable = self.objective.queue is None or self.objective.queue.full
         self.step.begin(standing.batch, standing.loss_sum)
+        self._told = self._seen()
         self._timed_at = time.monotonic()
         progress = overall()
         progress.begin(f"{self.title} {standing.epoch + 1}/{plan.epochs}")
@@ -181,12 +187,14 @@ class _Training:
             standing.batch += 1
             update = standing.batch % plan.accumulation == 0 or standing.batch == len(batches)
             with self._where(), self.ranks.own_random_numbers(plan.seed, standing.epoch, standing.batch):
-                rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
-                self.step(batch, rate, share=share, update=update)
+                self.rate = learning_rate_factor(standing.step, plan.epochs * self.steps_an_epoch, plan)
+                self.step(batch, self.rate, share=share, update=update)
             standing.step += update
             # A CPU has no queue of work to wait for.
             if device.type == "cpu" or time.monotonic() - self._looked_at >= REFRESH:
                 self.look()
+                if update:
+                    self.tell_step()
                 progress.figures(f"loss {standing.loss_sum / min(standing.batch * plan.batch_size, documents):.4f}")
             progress.done(self.stage, int(self.documents.lengths[rows].sum()))
             if update:
@@ -201,11 +209,9 @@ class _Training:
         with torch.no_grad(), self._where():
             measures = {"train_loss": standing.loss_sum / len(self.documents), **measure()}
         # The same on every rank but for rounding, which must not end one rank's training before another's.
-        measures = self.ranks.told_by_main(lambda: measures)
+        measures = self.ranks.from_main(lambda: measures)
         standing.history.append({"epoch": standing.epoch + 1, **measures, "seconds": standing.seconds})
-        if self.told:
-            self.accelerator.log(standing.history[-1], step=standing.step)
-        if self.told and self.ranks.main:
+        if self.fold is None and self.ranks.main:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in measures.items())
             left = overall().left()
             rest = "" if left is None else f", about {spoken(left)} left"
@@ -222,13 +228,29 @@ class _Training:
         standing.epoch, standing.batch, standing.loss_sum, standing.seconds = standing.epoch + 1, 0, 0.0, 0.0
         if self.ranks.main and (better or self.finished):
             self.checkpoints.keep(standing.epoch, self.objective.lasting_state(), self._kept_epochs())
+        measures = {name: value for name, value in standing.history[-1].items() if name != "epoch"}
+        self.callbacks.epoch(self._progress(standing.epoch, measures["train_loss"], measures))
+
+    def tell_step(self) -> None:
+        """Tell the callbacks of the latest step, as far as the loss is known."""
+        (documents, total), self._told = self._told, self._seen()
+        loss = (self._told[1] - total) / (self._told[0] - documents)
+        self.callbacks.step(self._progress(self.standing.epoch + 1, loss, {}))
+
+    def _seen(self) -> tuple[int, float]:
+        """Return the documents of this epoch that were trained on, and the sum of their losses."""
+        return min(self.standing.batch * self.plan.batch_size, len(self.documents)), self.standing.loss_sum
+
+    def _progress(self, epoch: int, loss: float, measures: Mapping[str, float]) -> Progress:
+        rate = self.plan.learning_rate * self.rate
+        return Progress(self.stage, self.fold, epoch, self.standing.step, loss, rate, measures)
 
     def _kept_epochs(self) -> set[int]:
-        """The epochs whose weights are of use."""
+        """Return the epochs whose weights are of use."""
         return set(self.standing.best_epoch.values()) | ({self.standing.epoch} if self.finished else set())
 
     def look(self) -> None:
-        """See what the device has come to: now and then, and before anything is saved."""
+        """Read the loss from the device, and refuse NaN: now and then, and before anything is saved."""
         tally = self.step.read()
         self.standing.loss_sum = tally.loss_sum
         now = self._looked_at = time.monotonic()
@@ -250,7 +272,7 @@ class _Training:
             if stop:  # since before, or meanwhile
                 # A rank that left before the main one has written would have the launcher end that one too.
                 self.checkpoints.wait()
-                self.ranks.wait()
+                self.ranks.barrier()
                 interruption.join_in(terminated=terminated)  # whichever rank was told
                 interruption.obey(f"{self.title} stopped after {place}; it can go on from {self.folder}")
 
@@ -259,19 +281,19 @@ class _Training:
         if self.standing.batch:
             self.look()
         if self.ranks.main:
-            scaler = None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict()
+            scaler = None if self.runtime.scaler is None else self.runtime.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
             self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
-        """Stand where the folder's latest good checkpoint says."""
-        tensors, notes = self.ranks.read_by_main(self.checkpoints.read)
+        """Restore the folder's latest good checkpoint."""
+        tensors, notes = self.ranks.tensors_from_main(self.checkpoints.read)
         restore_training_state(self.objective, self.step.adamw, tensors)
         standing = self.standing = Standing(**notes["standing"])
         self.skip_epochs(standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size))
-        if self.accelerator.scaler is not None:
-            self.accelerator.scaler.load_state_dict(notes["scaler"])
+        if self.runtime.scaler is not None:
+            self.runtime.scaler.load_state_dict(notes["scaler"])
 
     def skip_epochs(self, epochs: float) -> None:
         """Take epochs off the estimate that need not be trained."""
@@ -280,7 +302,7 @@ class _Training:
 
     @contextmanager
     def _where(self) -> Iterator[None]:
-        """Tell where a loss refused NaN or infinite values."""
+        """Say at which step a loss refused NaN or infinite values."""
         try:
             yield
         except NotFiniteError as error:
@@ -299,12 +321,12 @@ class _Training:
 
 
 def validation_of(stage: str) -> str:
-    """The name in the estimate for what a stage reads of validation after its epochs."""
+    """Return the name in the estimate for reading the validation documents after the epochs of a stage."""
     return f"{stage}, validation"
 
 
 def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
-    """Linear warm-up, then down to 0 along a cosine or a line."""
+    """Return the factor of the learning rates: a linear warm-up, then down to 0 along a cosine or a line."""
     warm = plan.warmup * steps
     if step < warm:
         return (step + 1) / (warm + 1)
@@ -313,7 +335,7 @@ def learning_rate_factor(step: int, steps: int, plan: Plan) -> float:
 
 
 def parameter_groups(objective: Objective, plan: Plan) -> list[dict[str, Any]]:
-    """Encoder and the rest, each with and without weight decay, which biases and norms are spared."""
+    """Return parameter groups: encoder and the rest, each with weight decay and, for biases and norms, without."""
     groups: dict[tuple[bool, bool], list[Tensor]] = {}
     for name, parameter in objective.named_parameters():
         if parameter.requires_grad:

@@ -6,35 +6,36 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from abalone.ranks import ALONE
-from abalone.training import pretrain
-from abalone.training.engine import Standing
+from abalone.distributed import ALONE
+from abalone.training import stages
+from abalone.training.loop import Standing
 
 
 @pytest.mark.parametrize("best", [2, 4, 6])
 def test_the_candidate_on_which_probes_do_best_is_kept(best, monkeypatch):
     """The paper's candidates: lowest training loss (epoch 2), lowest validation loss (4), and the last epoch (6)."""
     standing = Standing(epoch=6, best_epoch={"train_loss": 2, "validation_loss": 4})
-    monkeypatch.setattr(pretrain, "train", lambda *_, **__: standing)
-    monkeypatch.setattr(pretrain, "ValidationLoss", lambda *_: None)
+    monkeypatch.setattr(stages, "train", lambda *_, **__: standing)
+    monkeypatch.setattr(stages, "ValidationLoss", lambda *_: None)
     objective = SimpleNamespace(encoder=SimpleNamespace(depth=2))
     objective.restore = lambda weights: setattr(objective.encoder, "epoch", weights["epoch"])
 
     def probed(encoder, run, validation):
         return f"probes of epoch {encoder.epoch}", 0.9 if encoder.epoch == best else 0.5
 
-    monkeypatch.setattr(pretrain, "linear_evaluation", probed)
+    monkeypatch.setattr(stages, "linear_evaluation", probed)
     run = SimpleNamespace(
         train=None,
         validation=SimpleNamespace(lengths=np.ones(3)),
         plan=lambda *_, **__: None,
-        accelerator=None,
+        runtime=None,
+        callbacks=None,
         stage=Path,
         title=str,
-        fold="",
+        fold=None,
         resume=False,
         ranks=ALONE,
         kept=lambda _, epoch: {"epoch": epoch},
     )
-    encoder, head, _ = pretrain.pretrain(objective, run)
+    encoder, head, _ = stages.pretrain(objective, run)
     assert (encoder.epoch, head) == (best, f"probes of epoch {best}")

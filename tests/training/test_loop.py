@@ -20,13 +20,12 @@ from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.load import load_encoder
 from abalone.losses import LOSSES
-from abalone.training import engine, generations
-from abalone.training.checkpoint import load_tensors
-from abalone.training.engine import Plan, TrainingDivergedError, learning_rate_factor, train
-from abalone.training.generations import BEFORE, RESUME, Checkpoints
+from abalone.training import checkpoint, loop
+from abalone.training.checkpoint import BEFORE, RESUME, Checkpoints, load_tensors
 from abalone.training.interruption import TrainingInterrupted
+from abalone.training.loop import Plan, TrainingDivergedError, learning_rate_factor, train
 from abalone.training.objectives import Objective
-from abalone.training.processes import make_accelerator
+from abalone.training.runtime import Runtime
 from moved_clock import Clock
 
 LABELS = 5
@@ -57,8 +56,8 @@ def make_plan(**changes):
 
 
 def run(objective, feed, folder, plan=None, *, resume=False, measure=dict):
-    accelerator = make_accelerator("cpu", "fp32")
-    return train(objective, feed, plan or make_plan(), accelerator, folder, measure=measure, resume=resume)
+    runtime = Runtime.start("cpu", "fp32")
+    return train(objective, feed, plan or make_plan(), runtime, folder, measure=measure, resume=resume)
 
 
 @pytest.mark.parametrize("name", [*(name for name in LOSSES if name != "mulcon"), "mulcon+bce", "msc+10*bce"])
@@ -189,7 +188,7 @@ def plain_loss(objective, feed):
 
 def test_checkpoints_are_written_as_often_as_asked_and_at_the_end(encoder_folder, feed, tmp_path, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=clock))
     objective, steps = make_objective(encoder_folder), []
     after_step, write = objective.after_step, Checkpoints.write
 
@@ -252,14 +251,14 @@ def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, 
 @pytest.fixture
 def written_slowly_beside(monkeypatch):
     """As on a GPU, on a disk so slow that a file takes as long as a few steps."""
-    save = generations.save_tensors
+    save = checkpoint.save_tensors
 
     def saving(*arguments, **options):
         time.sleep(0.05)
         save(*arguments, **options)
 
-    monkeypatch.setattr(generations, "save_tensors", saving)
-    monkeypatch.setattr(engine, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
+    monkeypatch.setattr(checkpoint, "save_tensors", saving)
+    monkeypatch.setattr(loop, "Checkpoints", lambda folder, *, beside: Checkpoints(folder, beside=True))
 
 
 @pytest.mark.usefixtures("written_slowly_beside")
@@ -281,7 +280,7 @@ def test_written_beside_training_it_resumes_to_the_bit(stop_at, encoder_folder, 
 @pytest.mark.parametrize("when", ["between", "while it is written"])
 def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder, feed, tmp_path, monkeypatch):
     objective = make_objective(encoder_folder)
-    place, name = (objective, "after_step") if when == "between" else (generations, "save_tensors")
+    place, name = (objective, "after_step") if when == "between" else (checkpoint, "save_tensors")
     original, calls = getattr(place, name), iter(range(1000))
 
     def interrupt(*arguments, **options):
@@ -298,14 +297,14 @@ def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder,
 
 @pytest.mark.usefixtures("written_slowly_beside")
 def test_written_beside_training_a_last_one_that_fails_is_no_success(encoder_folder, feed, tmp_path, monkeypatch):
-    save = generations.save_tensors
+    save = checkpoint.save_tensors
 
     def saving(path, tensors, notes, **options):
         if notes.get("standing", {}).get("epoch") == 3:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         save(path, tensors, notes, **options)
 
-    monkeypatch.setattr(generations, "save_tensors", saving)
+    monkeypatch.setattr(checkpoint, "save_tensors", saving)
     with pytest.raises(OSError, match=r"no checkpoint could be written \(No space left on device\); the last good one"):
         run(make_objective(encoder_folder), feed, tmp_path, make_plan(checkpoint_seconds=0))
     assert load_tensors(tmp_path / RESUME)[1]["standing"]["epoch"] == 2
@@ -363,7 +362,7 @@ def test_patience_stops_early(encoder_folder, feed, tmp_path):
 
 
 def test_weight_decay_spares_biases_and_norms(encoder_folder):
-    from abalone.training.engine import parameter_groups
+    from abalone.training.loop import parameter_groups
 
     objective = make_objective(encoder_folder)
     names = {id(p): n for n, p in objective.named_parameters()}
