@@ -17,7 +17,7 @@ from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.votes import vote_logits
 from abalone.files.cache import written_whole
 from abalone.recipes import recipe
-from abalone.reproduce.machine import machine, versions
+from abalone.reproduce.task import machine, versions
 from abalone.training.checkpoint import load_tensors
 from abalone.training.crossfit import Answers
 from abalone.training.folds import divide, held_out_labels

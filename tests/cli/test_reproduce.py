@@ -299,7 +299,7 @@ def test_told_to_stop_it_says_that_it_can_go_on(number, status, workshop, tmp_pa
         os.kill(os.getpid(), number)
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    monkeypatch.setattr("abalone.reproduce.outputs.run_experiments", told)
+    monkeypatch.setattr("abalone.reproduce.runner.run_experiments", told)
     result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL))
     signal.signal(signal.SIGTERM, before)
     assert result.exit_code == status, result.output

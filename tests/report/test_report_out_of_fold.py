@@ -11,7 +11,7 @@ import judged
 from abalone.evaluation.blocks import EVERY
 from abalone.evaluation.calibration import expected_calibration_error
 from abalone.evaluation.metrics import evaluate
-from abalone.report.calibration import reliability, threshold_worth
+from abalone.report.analysis import reliability, threshold_worth
 from abalone.report.page import as_script_data
 from abalone.report.payload import report_payload
 from abalone.report.runs import Answers, Documents
@@ -86,7 +86,7 @@ def test_documents_out_of_fold_need_an_answer_each():
     with pytest.raises(ValueError, match="this model has no out-of-fold scores"):
         run_answers(Model, documents)
     Model.predictor_.out_of_fold = judged.out_of_fold(texts[:1], np.eye(1, 5))
-    with pytest.raises(ValueError, match="1 of 2 documents have no out-of-fold answer"):
+    with pytest.raises(ValueError, match="1 of 2 documents have no out-of-fold prediction"):
         run_answers(Model, documents)
     Model.predictor_.out_of_fold = judged.out_of_fold([*texts, "three"], np.eye(3, 5))
     found = run_answers(Model, documents)

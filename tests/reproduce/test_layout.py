@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from abalone.reproduce.layout import Column, Line, Table, Value, comma_separated, latex, markdown, write
+from abalone.reproduce.layout import Column, Line, Table, Value, comma_separated, escaped, latex, markdown, write
 
 TABLE = Table(
     "example",
@@ -116,3 +116,22 @@ def test_all_formats_are_written(tmp_path):
     write(TABLE, tmp_path / "new")
     assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["example.csv", "example.md", "example.tex"]
     assert (tmp_path / "new" / "example.md").read_text() == markdown(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (r"a\b", r"a\textbackslash{}b"),
+        ("{50 %}", r"\{50 \%\}"),
+        ("a_b & c", r"a\_b \& c"),
+        ("two\nlines", "two lines"),
+        ("−0.5 ± 1", r"$-$0.5 $\pm$ 1"),
+    ],
+)
+def test_what_latex_would_take_for_its_own(text, written):
+    assert escaped(text) == written
+
+
+@pytest.mark.parametrize("start", ["[", "*"])
+def test_a_row_is_no_argument_of_the_end_of_the_row_above(start):
+    assert escaped(f"{start}1pt]").startswith("{")

@@ -10,12 +10,11 @@ from made_up_runs import corpus, record
 
 from abalone.config import Config
 from abalone.files.cache import KEPT, cache_dir
-from abalone.reproduce import runner, work, workers
-from abalone.reproduce.corpus_card import CorpusCard
-from abalone.reproduce.grid import Grid, Run, wanted_runs
-from abalone.reproduce.results import RESULTS, Results
-from abalone.reproduce.rows import ABLATION, COMPARISON
+from abalone.reproduce import runner
+from abalone.reproduce.grid import ABLATION, COMPARISON, Grid, Run, wanted_runs
+from abalone.reproduce.results import RESULTS, CorpusCard, Results
 from abalone.reproduce.runner import execute
+from abalone.reproduce.task import Task
 
 GRID = Grid(seeds=(0, 1), learning_rates=(1e-3,), epochs=1).capped()
 TUNED = COMPARISON.only(["L_MSC-FT"])
@@ -46,7 +45,7 @@ def trained(monkeypatch):
             task.encoder_folder.mkdir(parents=True, exist_ok=True)
         return record(task.run, corpus_key)
 
-    monkeypatch.setattr(workers, "carry_out", carry_out)
+    monkeypatch.setattr(runner, "carry_out", carry_out)
     return done_and_broken
 
 
@@ -71,7 +70,7 @@ def test_a_run_that_fails_does_not_end_the_others(results, trained):
     assert [str(failure.task.run) for failure in outcome.failures] == [broken]
     assert outcome.finished == 2 + 4 * 3 * 2 - 1
     assert f"failed: {broken}: ValueError: the loss is nan" in lines
-    trace = outcome.failures[0].task.folder / workers.ERROR
+    trace = outcome.failures[0].task.folder / runner.ERROR
     assert "in carry_out" in trace.read_text()
     trained[1].clear()
     assert go(results).finished == 1  # tried again, and nothing else
@@ -130,8 +129,8 @@ def test_no_run_is_started_after_the_time_is_over(results, trained, monkeypatch)
 
 
 def test_a_warning_is_told_once(results, monkeypatch, trained):
-    plain = workers.carry_out
-    monkeypatch.setattr(workers, "carry_out", lambda *args, **kw: {**plain(*args, **kw), "warnings": ["cut to 64"]})
+    plain = runner.carry_out
+    monkeypatch.setattr(runner, "carry_out", lambda *args, **kw: {**plain(*args, **kw), "warnings": ["cut to 64"]})
     lines: list[str] = []
     go(results, tell=lines.append)
     assert lines.count("note: cut to 64") == 1
@@ -141,7 +140,7 @@ def test_an_interruption_is_no_failure(results, trained, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "carry_out", stop)
+    monkeypatch.setattr(runner, "carry_out", stop)
     with pytest.raises(KeyboardInterrupt):
         go(results)
     assert not results.path.exists()
@@ -172,7 +171,7 @@ def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, tr
 
 def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
     run = Run("L_MSC", BASE, keep_encoder=True)
-    old, new = (work.Task(run, key, tmp_path) for key in ("old", "new"))
+    old, new = (Task(run, key, tmp_path) for key in ("old", "new"))
     places = [old.folder, old.encoder_folder]
     for place in places:
         place.mkdir(parents=True)
@@ -189,14 +188,14 @@ def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
 
 
 def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
-    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
+    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: runner.Sequential(*given))
     lines: list[str] = []
     go(results, jobs=2, tell=lines.append)
-    told = [line for line in lines if workers.LOG in line]
+    told = [line for line in lines if runner.LOG in line]
     assert told == lines[:1]
     assert str(cache_dir() / "experiments" / "runs") in told[0]
     go(results, jobs=2, tell=lines.append)  # nothing is left to do
-    assert [line for line in lines if workers.LOG in line] == told
+    assert [line for line in lines if runner.LOG in line] == told
 
 
 def test_a_folder_belongs_to_one_corpus(tmp_path):
@@ -215,7 +214,7 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_dies_is_reported_and_replaced(results):
     nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in range(3)]
-    tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
+    tasks = [Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
     others = multiprocessing.active_children()  # of tests before this one
 
     def kill_the_worker() -> None:
@@ -223,7 +222,7 @@ def test_a_process_that_dies_is_reported_and_replaced(results):
         worker.kill()
         worker.join()
 
-    with workers.Crew(1, corpus(), "corpus") as crew:
+    with runner.ProcessPool(1, corpus(), "corpus") as crew:
         crew.submit(tasks[0])
         kill_the_worker()  # at work
         task, outcome = crew.next()

@@ -1,4 +1,4 @@
-"""`abalone report`: one page to look at a model, or at several side by side."""
+"""`abalone report`: an HTML page about a model, or several side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +80,7 @@ def report(
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """What the page calls each folder: as little of its path, from the end, as tells them apart.
+    """Return a name for each folder on the page: the shortest ends of their paths that differ.
 
     Example:
         >>> short_names([Path("runs/a/model"), Path("runs/b/model")])

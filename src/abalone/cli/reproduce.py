@@ -95,17 +95,16 @@ def reproduce(
     from abalone.config import Config
     from abalone.data.benchmarks import BENCHMARKS
     from abalone.device import choose_device
-    from abalone.reproduce.corpus_card import CorpusCard
-    from abalone.reproduce.grid import Grid, wanted_runs
+    from abalone.reproduce.grid import TABLES, Grid, chosen_experiments, refuse_decided, row_names, wanted_runs
     from abalone.reproduce.layout import FORMATS
-    from abalone.reproduce.outputs import TABLES, chosen_experiments, present, run_experiments
     from abalone.reproduce.paper import PUBLISHED
-    from abalone.reproduce.results import RESULTS, Results
-    from abalone.reproduce.rows import refuse_decided, row_names
+    from abalone.reproduce.results import RESULTS, CorpusCard, Results
+    from abalone.reproduce.runner import run_experiments
+    from abalone.reproduce.tables import present
     from abalone.reproduce.view import View
     from abalone.training.interruption import TrainingTerminated, told_to_stop
 
-    # Everything that can be wrong with the options is said before anything slow.
+    # All options are checked before anything slow.
     if table not in {*TABLES, "all"}:
         raise ValueError(f"no table is called {table!r}; there are {', '.join(TABLES)}, and all")
     if form not in FORMATS:
@@ -156,10 +155,10 @@ def reproduce(
     if print_only:
         base = base.replace(encoder=results.stored_encoder(base.encoder))
     wanted = wanted_runs(experiments, grid, base, results)
-    # Rows that train nothing fit any grid, so they say nothing about whether this one is stored.
+    # Rows that train nothing fit any grid: they do not tell whether this one is stored.
     telling = [run for run in wanted if run.config.epochs] or wanted
     if print_only and wanted and not any(map(results.get, telling)):
-        raise ValueError(_what_is_stored(results, telling))
+        raise ValueError(_no_match(results, telling))
     for made in present(names, experiments, View(card, grid, base, results), output):
         typer.echo("\n".join(map(printable, FORMATS[form][1](made).split("\n"))))
     typer.echo(f"written to {output}", err=True)
@@ -177,8 +176,8 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         raise ValueError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
 
 
-def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
-    """Refuse to print a table of dashes: say which results are stored, so that the options can be corrected."""
+def _no_match(results: "Results", wanted: "Sequence[Run]") -> str:
+    """Return the message for options that no stored run matches: what is stored, and how the nearest run differs."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
@@ -188,7 +187,7 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 
 
 def _tell_outcome(outcome: "Outcome") -> None:
-    """What was not done, and why; a failed run is status 1."""
+    """Print what was not done, and why; a failed run is status 1."""
     if outcome.left:
         typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:

@@ -1,14 +1,17 @@
+"""Figures of clustering scores, positives and forces."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from abalone.report.imbalance import draw_imbalance, running_mean
-from abalone.report.picture import looks
+from abalone.files.errors import DataError
+from abalone.reproduce.figures import draw_clustering, draw_imbalance, running_mean, styles
+from abalone.reproduce.layout import Value
 
 
 @pytest.mark.parametrize("labels", [1, 2, 53])
-def test_pictures(labels: int, tmp_path: Path) -> None:
+def test_imbalance_figure(labels: int, tmp_path: Path) -> None:
     values = [None, *range(1, labels)]
     panels = {
         "positives": {"L_Base": values, "L_MSC": [i + 1 for i in range(labels)]},
@@ -34,7 +37,7 @@ def test_running_mean_follows_values_that_fall_from_the_first_on() -> None:
 def drawn_lines(panels: dict, path: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> dict:
     """By method, the running mean of the first panel: label ranks and heights."""
     figures: list = []
-    monkeypatch.setattr("abalone.report.imbalance.write_picture", lambda figure, _: figures.append(figure))
+    monkeypatch.setattr("abalone.reproduce.figures.write_picture", lambda figure, _: figures.append(figure))
     draw_imbalance(range(60, 0, -1), panels, path, **options)
     lines = figures[0].axes[0].get_lines()
     return {line.get_label(): line for line in lines if not line.get_label().startswith("_")}
@@ -59,5 +62,39 @@ def test_a_row_has_its_colour_whatever_is_drawn_beside_it(tmp_path: Path, monkey
         drawn_lines({"attraction": dict.fromkeys(names, [0.5] * 60)}, tmp_path / "i.svg", monkeypatch)
         for names in (["L_MSC"], ["new", "L_MLM", "L_Base", "L_MSC"])
     )
-    assert one["L_MSC"].get_color() == all_three["L_MSC"].get_color() == looks([])["L_MSC"][0]
+    assert one["L_MSC"].get_color() == all_three["L_MSC"].get_color() == styles([])["L_MSC"][0]
     assert len({line.get_color() for line in all_three.values()}) == 4
+
+
+CURVES = {
+    "L_MSC": {
+        "silhouette": [None, Value(0.1, 0.01), Value(0.2, 0.02)],
+        "davies_bouldin": [None, Value(2.0, 0.1), Value(1.9, 0.1)],
+    },
+    "L_$Base$": {"silhouette": [None, Value(0.0), Value(0.1)], "davies_bouldin": [None, Value(2.2), Value(2.0)]},
+}
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_clustering_figure(suffix: str, tmp_path: Path) -> None:
+    picture = tmp_path / f"clustering.{suffix}"
+    draw_clustering([0.1, 0.5, 1.0], CURVES, picture, title="$corpus$ {x")
+    assert picture.stat().st_size > 1000
+    assert list(tmp_path.iterdir()) == [picture]
+
+
+def test_clustering_figure_names_methods_and_scores(tmp_path: Path) -> None:
+    draw_clustering([0.1, 0.5, 1.0], CURVES, tmp_path / "c.svg")
+    picture = (tmp_path / "c.svg").read_text()
+    for text in ("L_MSC", "Silhouette (higher is better)", "Davies–Bouldin (lower is better)", "50"):
+        assert f"<!-- {text} -->" in picture
+
+
+def test_nothing_to_draw_is_an_empty_picture(tmp_path: Path) -> None:
+    draw_clustering([0.1, 1.0], {}, tmp_path / "c.png")
+    assert (tmp_path / "c.png").is_file()
+
+
+def test_unknown_kind_of_picture(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"\.png, \.svg, \.pdf"):
+        draw_clustering([1.0], {}, tmp_path / "c.gif")

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from abalone.data.corpus import head_share
 from abalone.files.errors import DataError
-from abalone.report.tail import CHART_COLUMNS, draw_tail, tail_chart, thirds
+from abalone.report.pictures import CHART_COLUMNS, draw_tail, tail_chart, thirds
 
 
 def bars(frequencies: list[int]) -> list[str]:

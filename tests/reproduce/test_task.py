@@ -7,7 +7,7 @@ import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.reproduce.grid import Run
-from abalone.reproduce.work import Task, carry_out
+from abalone.reproduce.task import Task, carry_out
 from abalone.training import pipeline, run
 
 
