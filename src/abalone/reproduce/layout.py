@@ -107,7 +107,7 @@ class Table:
 
 def markdown(table: Table) -> str:
     """Render a table as GitHub's Markdown."""
-    bold = _best(table)
+    best = _best(table)
     rows = [
         [table.first, *(column.title for column in table.columns)],
         ["---", *("---:" for _ in table.columns)],
@@ -115,12 +115,7 @@ def markdown(table: Table) -> str:
     for heading, lines in table.sections:
         if heading:
             rows.append([f"**{heading}**", *("" for _ in table.columns)])
-        for line in lines:
-            cells = (
-                _shown(cell, column, "**{}**" if (line.name, column) in bold else "{}", " ± ")
-                for cell, column in zip(line.cells, table.columns, strict=True)
-            )
-            rows.append([line.name, *cells])
+        rows += [[line.name, *_shown(table, line, best, "**{}**", " ± {}")] for line in lines]
     body = "\n".join(f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows)
     return f"### {table.name}\n\n{body}\n\n{table.caption}\n"
 
@@ -180,53 +175,27 @@ def _latex_head(table: Table) -> list[str]:
 
 
 def _latex_body(table: Table) -> list[str]:
-    bold, width, out = _best(table), len(table.columns) + 1, []
+    best, width, out = _best(table), len(table.columns) + 1, []
     for heading, lines in table.sections:
         out.append(r"\midrule")
         if heading:
             out += [rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{escaped(heading)}}}}} \\", r"\midrule"]
         for line in lines:
-            cells = (
-                _shown(cell, column, r"\textbf{{{}}}" if (line.name, column) in bold else "{}", r" {\tiny$\pm$", "}")
-                if isinstance(cell, Value)
-                else escaped(_shown(cell, column, "{}", ""))
-                for cell, column in zip(line.cells, table.columns, strict=True)
-            )
+            cells = _shown(table, line, best, r"\textbf{{{}}}", r" {{\tiny$\pm${}}}", escaped)
             out.append(" & ".join([line.latex, *cells]) + r" \\")
     return [*out, r"\bottomrule"]
 
 
+_MATH = {"<": "<", ">": ">", "|": "|", "−": "-", "³": "^3", "⁴": "^4"} | {
+    character: rf"\{name}"
+    for character, name in zip("×±≥↑↓βτ", ("times", "pm", "geq", "uparrow", "downarrow", "beta", "tau"), strict=True)
+}
 _ESCAPES = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "%": r"\%",
-        "&": r"\&",
-        "_": r"\_",
-        "#": r"\#",
-        "$": r"\$",
-        "^": r"\^{}",
-        "~": r"\textasciitilde{}",
-        # At the start of a row they would be arguments of the command that ended the row above.
-        "[": "{[}",
-        "*": "{*}",
-        "<": "$<$",
-        ">": "$>$",
-        "|": "$|$",
-        "–": "--",
-        "…": r"\dots{}",
-        "×": r"$\times$",
-        "±": r"$\pm$",
-        "−": "$-$",
-        "≥": r"$\geq$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "³": "$^3$",
-        "⁴": "$^4$",
-        "β": r"$\beta$",
-        "τ": r"$\tau$",
-    }
+    {character: rf"\{character}" for character in "{}%&_#$"}
+    | {character: f"${code}$" for character, code in _MATH.items()}
+    # At the start of a row, [ and * would be arguments of the command that ended the row above.
+    | {character: f"{{{character}}}" for character in "[*"}
+    | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\textasciitilde{}", "–": "--", "…": r"\dots{}"}
 )
 
 
@@ -271,11 +240,23 @@ def _best(table: Table) -> set[tuple[str, Column]]:
     return best
 
 
-def _shown(cell: Cell, column: Column, mean: str, between: str, after: str = "") -> str:
-    if not isinstance(cell, Value):
-        return cell or MISSING
-    deviation = "" if cell.deviation is None else f"{between}{_number(cell.deviation, column)}{after}"
-    return mean.format(_number(cell.mean, column)) + deviation
+def _shown(
+    table: Table,
+    line: Line,
+    best: set[tuple[str, Column]],
+    bold: str,
+    deviation: str,
+    words: Callable[[str], str] = str,
+) -> list[str]:
+    """Return the cells of a row as text, with patterns for bold means and for deviations."""
+    shown = []
+    for cell, column in zip(line.cells, table.columns, strict=True):
+        if isinstance(cell, Value):
+            text = (bold if (line.name, column) in best else "{}").format(_number(cell.mean, column))
+            shown.append(text if cell.deviation is None else text + deviation.format(_number(cell.deviation, column)))
+        else:
+            shown.append(words(cell or MISSING))
+    return shown
 
 
 def _number(value: float, column: Column) -> str:
