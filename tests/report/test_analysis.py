@@ -26,7 +26,7 @@ TRUTH = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1,
 GIVEN = np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 1]])
 
 
-def test_counts_by_hand():
+def test_confusion_equals_counts_by_hand():
     found = confusion(TRUTH, GIVEN)
     expected = np.zeros((4, 4), int)
     expected[0, 2] = 2  # documents 0 and 4
@@ -40,7 +40,7 @@ def test_counts_by_hand():
     assert found.pairs(limit=1) == [(0, 2, 2, 0)]
 
 
-def test_counts_by_loop():
+def test_confusion_equals_counts_by_loop():
     rng = np.random.default_rng(0)
     truth, given = rng.random((40, 6)) < 0.3, rng.random((40, 6)) < 0.3
     expected = np.zeros((6, 6), int)
@@ -51,19 +51,19 @@ def test_counts_by_loop():
     assert np.array_equal(confusion(truth, given).instead.toarray(), expected)
 
 
-def test_a_perfect_run_confuses_nothing():
+def test_confusion_of_perfect_predictions_is_empty():
     found = confusion(TRUTH, TRUTH)
     assert found.pairs() == []
     assert found.most_confused() == []
 
 
-def test_the_most_confused_come_first_and_no_more_than_asked_for():
+def test_most_confused_keeps_the_limit():
     found = confusion(TRUTH, GIVEN)
     assert sorted(found.most_confused(limit=2)) == [0, 2]
     assert sorted(found.most_confused()) == [0, 1, 2, 3]
 
 
-def test_labels_that_occur_together_stand_side_by_side():
+def test_most_confused_puts_labels_that_occur_together_side_by_side():
     rng = np.random.default_rng(1)
     kin = rng.random((200, 2)) < 0.5
     truth = np.stack([kin[:, 0], kin[:, 1], kin[:, 0], kin[:, 1]], axis=1).astype(int)  # 0 with 2, 1 with 3
@@ -73,7 +73,7 @@ def test_labels_that_occur_together_stand_side_by_side():
     assert abs(order.index(1) - order.index(3)) == 1
 
 
-def test_stages_and_measures():
+def test_learning_curves_have_stages_and_measures():
     story = {
         "history": {
             "pretraining": [
@@ -91,7 +91,7 @@ def test_stages_and_measures():
     assert finetuning["curves"] == {"train_loss": [0.5], "micro_f1": [0.25]}
 
 
-def test_no_history():
+def test_learning_curves_without_history_are_empty():
     assert learning_curves({}) == []
     assert learning_curves({"history": {}}) == []
     assert learning_curves({"history": {"pretraining": []}}) == []
@@ -104,7 +104,7 @@ def clusters(seed=0, each=20):
 
 
 @pytest.mark.parametrize("layout", ["pca", "tsne"])
-def test_documents_that_are_alike_lie_together(layout):
+def test_map_keeps_clusters_together(layout):
     places = document_map(clusters())[layout]
     group = np.repeat(np.arange(3), 20)
     distance = np.linalg.norm(places[:, None] - places[None], axis=2)
@@ -112,13 +112,13 @@ def test_documents_that_are_alike_lie_together(layout):
     assert np.array_equal(group[distance.argmin(axis=1)], group)
 
 
-def test_the_same_embeddings_give_the_same_map():
+def test_map_is_deterministic():
     first, again = document_map(clusters()), document_map(clusters())
     for layout, places in first.items():
         assert np.array_equal(places, again[layout])
 
 
-def test_it_fits_the_unit_square_and_is_wider_than_tall():
+def test_map_fits_the_unit_square_and_is_wider_than_tall():
     for places in document_map(clusters()).values():
         assert places.shape == (60, 2)
         extent = np.ptp(places, axis=0)
@@ -128,14 +128,14 @@ def test_it_fits_the_unit_square_and_is_wider_than_tall():
     assert np.var(places[:, 0]) >= np.var(places[:, 1])  # of t-SNE, which is turned
 
 
-def test_only_directions_count():
+def test_map_ignores_lengths_of_embeddings():
     embeddings = clusters()
     longer = embeddings * np.random.default_rng(1).uniform(1, 9, size=(60, 1))
     assert np.allclose(document_map(embeddings)["pca"], document_map(longer)["pca"], atol=1e-5)
 
 
 @pytest.mark.parametrize("documents", [1, 2, 4, 5])
-def test_few_documents(documents):
+def test_map_of_few_documents(documents):
     maps = document_map(clusters()[:documents])
     assert set(maps) == ({"pca", "tsne"} if documents >= 5 else {"pca"})
     for places in maps.values():
@@ -143,18 +143,18 @@ def test_few_documents(documents):
         assert np.isfinite(places).all()
 
 
-def test_documents_that_coincide_or_are_nothing_at_all():
+def test_map_of_equal_or_zero_embeddings_is_a_point():
     for embeddings in (np.ones((6, 4)), np.zeros((6, 4))):
         for places in document_map(embeddings).values():
             assert np.allclose(places, 0.5)
 
 
-def test_one_dimension():
+def test_map_of_one_dimensional_embeddings():
     maps = document_map(np.array([[1.0], [-1.0], [1.0], [-1.0], [1.0], [-1.0]]))
     assert all(places.shape == (6, 2) and np.isfinite(places).all() for places in maps.values())
 
 
-def test_the_bins_sum_to_the_calibration_error():
+def test_reliability_bins_sum_to_the_calibration_error():
     answers = reported.run().scored
     found = reliability("all", answers.probabilities, answers.truth)
     gap = np.abs(np.array(found.said) - np.array(found.true)) @ np.array(found.pairs) / sum(found.pairs)
@@ -163,7 +163,7 @@ def test_the_bins_sum_to_the_calibration_error():
     assert sum(found.pairs) == answers.probabilities.size
 
 
-def test_probabilities_that_mean_what_they_say_lie_on_the_diagonal():
+def test_reliability_of_calibrated_probabilities_is_the_diagonal():
     rng = np.random.default_rng(0)
     probabilities = rng.random((20000, 1))
     from scipy.sparse import csr_array
@@ -173,7 +173,7 @@ def test_probabilities_that_mean_what_they_say_lie_on_the_diagonal():
     assert np.allclose(found.said, found.true, atol=0.05)
 
 
-def test_thirds_are_apart_and_an_empty_one_is_left_out():
+def test_reliability_by_third_leaves_out_an_empty_third():
     answers = reported.run(labels=7).scored
     found = reliability_by_third(answers.probabilities, answers.truth, reported.run(labels=7).thirds)
     assert [part.group for part in found] == ["all", "head", "medium", "tail"]
@@ -183,7 +183,7 @@ def test_thirds_are_apart_and_an_empty_one_is_left_out():
     assert [part.group for part in found] == ["all", "head", "medium"]
 
 
-def test_hindsight_is_the_best_and_the_chosen_is_the_runs_own():
+def test_thresholds_in_hindsight_are_the_best():
     run = reported.run()
     worth = threshold_worth(run)
     own = evaluate(run.scored.truth, run.scored.predictions, frequencies=run.frequencies)
@@ -193,26 +193,26 @@ def test_hindsight_is_the_best_and_the_chosen_is_the_runs_own():
     assert worth["hindsight"]["macro_f1"] >= max(worth["chosen"]["macro_f1"], half["macro_f1"])
 
 
-def test_without_a_positive_there_is_no_hindsight():
+def test_thresholds_without_a_positive_have_no_hindsight():
     run = reported.run(truth=np.zeros((10, 4)))
     assert list(threshold_worth(run)) == ["half", "chosen"]
 
 
-def test_the_loss_is_the_cross_entropy_of_a_document():
+def test_document_loss_is_cross_entropy():
     rng = np.random.default_rng(0)
     truth, probabilities = rng.integers(2, size=(5, 4)), rng.random((5, 4))
     expected = [log_loss(t, p, normalize=False, labels=[0, 1]) for t, p in zip(truth, probabilities, strict=True)]
     assert document_losses(csr_array(truth), probabilities) == pytest.approx(expected)
 
 
-def test_a_sure_mistake_costs_much_but_not_infinitely_much():
+def test_document_loss_is_finite_for_wrong_zeros_and_ones():
     losses = document_losses(csr_array([[1, 0], [1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert np.isfinite(losses).all()
     assert losses[0] > 30
     assert losses[1] < 1e-5
 
 
-def test_the_worst_come_first():
+def test_worst_documents_are_sorted_by_loss():
     assert worst_documents(np.array([1.0, 5.0, 3.0, 5.0]), limit=3).tolist() == [1, 3, 2]
 
 
@@ -227,5 +227,5 @@ def test_the_worst_come_first():
         ("  " * 5000 + "late", "…"),
     ],
 )
-def test_excerpts(text, expected):
+def test_excerpt_is_the_beginning_on_one_line(text, expected):
     assert excerpt(text, 10) == expected

@@ -1,4 +1,4 @@
-"""Finished runs that nobody trained: records with the shape of real ones, and scores that a test decides."""
+"""Records of runs that were not trained, with scores that a test chooses."""
 
 import numpy as np
 from scipy.sparse import csr_array

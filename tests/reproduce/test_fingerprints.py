@@ -28,7 +28,7 @@ def edited(folder: Path, file: str, **changes: object) -> str:
     return encoder_fingerprint(str(folder))
 
 
-def test_other_files_with_the_same_content_are_the_same(encoder, fingerprint, tmp_path):
+def test_encoder_fingerprint_ignores_how_files_are_written(encoder, fingerprint, tmp_path):
     shutil.copytree(encoder, tmp_path / "other")
     (tmp_path / "other" / "model.safetensors").unlink()
     AutoModel.from_pretrained(encoder, add_pooling_layer=False).save_pretrained(
@@ -39,7 +39,7 @@ def test_other_files_with_the_same_content_are_the_same(encoder, fingerprint, tm
     assert edited(tmp_path / "other", "config.json", **changes) == fingerprint
 
 
-def test_other_weights_are_another(fingerprint, tmp_path):
+def test_encoder_fingerprint_depends_on_weights(fingerprint, tmp_path):
     assert encoder_fingerprint(tiny.save_encoder(tmp_path / "encoder", seed=1)) != fingerprint
 
 
@@ -51,19 +51,19 @@ def test_other_weights_are_another(fingerprint, tmp_path):
         ("tokenizer_config.json", {"model_max_length": 32}),
     ],
 )
-def test_so_are_the_same_weights_used_otherwise(encoder, fingerprint, tmp_path, file, change):
+def test_encoder_fingerprint_depends_on_architecture_and_window(encoder, fingerprint, tmp_path, file, change):
     shutil.copytree(encoder, tmp_path / "other")
     assert edited(tmp_path / "other", file, **change) != fingerprint
 
 
-def test_and_the_same_weights_with_other_words(encoder, fingerprint, tmp_path):
+def test_encoder_fingerprint_depends_on_vocabulary(encoder, fingerprint, tmp_path):
     shutil.copytree(encoder, tmp_path / "other")
     file = tmp_path / "other" / "tokenizer.json"
     file.write_text(file.read_text().replace('"w7"', '"another"'))
     assert encoder_fingerprint(str(tmp_path / "other")) != fingerprint
 
 
-def test_a_folder_is_called_by_its_last_part_and_a_hub_name_as_it_is(tmp_path, monkeypatch):
+def test_encoder_name_is_last_part_of_a_folder_or_the_hub_name(tmp_path, monkeypatch):
     (tmp_path / "models" / "bert").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert encoder_name("models/bert") == encoder_name("./models/bert/") == encoder_name("/gone/bert") == "bert"
@@ -73,13 +73,13 @@ def test_a_folder_is_called_by_its_last_part_and_a_hub_name_as_it_is(tmp_path, m
     assert encoder_name("..") == "models"
 
 
-def test_a_link_keeps_its_name(tmp_path):
+def test_encoder_name_of_a_link_is_its_own(tmp_path):
     (tmp_path / "version-3").mkdir()
     (tmp_path / "bert").symlink_to(tmp_path / "version-3")
     assert encoder_name(str(tmp_path / "bert")) == "bert"
 
 
-def test_stored_names_mean_the_same_in_every_folder(tmp_path, monkeypatch):
+def test_run_key_of_stored_settings_does_not_depend_on_working_folder(tmp_path, monkeypatch):
     before = run_key(portable(Config(encoder="user/bert")), None, "corpus")
     stored = portable(Config(encoder="user/bert"))
     (tmp_path / "user" / "bert").mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_stored_names_mean_the_same_in_every_folder(tmp_path, monkeypatch):
     assert run_key(stored, None, "corpus") == before
 
 
-def test_a_whole_number_is_the_same_setting_with_or_without_a_dot():
+def test_run_key_is_equal_for_int_and_float():
     def key(**settings: object) -> str:
         return run_key(portable(Config.from_dict(settings)), None, "corpus")
 

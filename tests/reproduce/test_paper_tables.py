@@ -81,7 +81,7 @@ def test_the_comparison_shows_the_setting_that_validation_chose(tmp_path):
     ]
 
 
-def test_a_choice_that_may_change_is_seen_to(tmp_path):
+def test_setting_of_incomplete_rows_is_marked_provisional(tmp_path):
     made = view(tmp_path)
     runs = [run for run in wanted_runs([COMPARISON], made.grid, BASE, made.results) if run.row in ("L_BCE", "L_FCL")]
     for run in runs:
@@ -114,7 +114,7 @@ def test_captions_count_in_english(tmp_path):
     assert "the mean over 1 temperature × 3 seeds ± the sample standard deviation; learning rate" in three
 
 
-def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
+def test_published_figures_are_shown_only_for_the_papers_corpora(tmp_path):
     theirs = cell(ablation_tables(view(tmp_path, published="AAPD"))[0], "L_MSC", "macro-F1, the paper")
     assert theirs == Value(60.00)
     main = comparison_tables(view(tmp_path, published="UK-LEX"))[0]
@@ -134,13 +134,13 @@ def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
     assert [line.name for line in datasets_table(view(tmp_path)).lines] == ["papers"]
 
 
-def test_the_papers_rows_are_ours():
+def test_published_rows_are_rows_of_our_tables():
     assert all(list(rows) == [row.name for row in ABLATION.rows] for rows in PAPER_ABLATION.values())
     ours = [row.name for row in COMPARISON.rows]
     assert all([name for name in ours if name in rows] == list(rows) for rows in PAPER_COMPARISON.values())
 
 
-def test_representation(tmp_path):
+def test_representation_shows_clustering_scores(tmp_path):
     made = view(tmp_path)
     for run in wanted_runs([REPRESENTATION.only(["L_MLM"])], made.grid, BASE, made.results):
         finish(made.results, run, 0.25 * run.config.seed)
@@ -175,7 +175,7 @@ def test_runs_whose_records_lack_what_is_shown_do_not_count(tmp_path, gone):
     assert (tmp_path / "imbalance.png").is_file()
 
 
-def test_imbalance(tmp_path):
+def test_imbalance_shows_positives_and_forces_by_third_and_label(tmp_path):
     made = view(tmp_path)
     for row, value in (("L_Base", 0.4), ("L_MSC", 0.2)):
         for point in points(ROWS[row], IMBALANCE, made.grid, BASE, made.results):
@@ -224,7 +224,7 @@ def section_cell(table, section: str, row: str, title: str):
     return cell(replace(table, sections=((section, dict(table.sections)[section]),)), row, title)
 
 
-def test_losses_are_set_against_l_base_with_the_same_temperature_and_seed(ablation_view):
+def test_pairs_compare_losses_with_l_base_at_the_same_temperature_and_seed(ablation_view):
     overall, thirds, _ = ablation_details(ablation_view)
     everywhere = "all temperatures"
     assert [heading for heading, _ in overall.sections] == [everywhere, *(f"temperature {t}" for t in (0.07, 0.1, 0.2))]
@@ -252,7 +252,7 @@ def test_each_loss_is_shown_at_each_temperature(ablation_view):
     assert section_cell(table, "", "L_MSC", "0.07, tail, tuned") is None
 
 
-def test_what_takes_more_rows_or_temperatures_is_left_out(ablation_view):
+def test_details_need_l_base_or_several_temperatures(ablation_view):
     def names(experiment, made=ablation_view):
         return [table.name for table in ablation_details(made, experiment)]
 

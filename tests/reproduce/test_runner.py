@@ -1,4 +1,4 @@
-"""Who runs what, when: skipping, failing, stopping, and encoders that are gone."""
+"""Execution of runs: skipping, failing, stopping, and missing encoders."""
 
 import json
 import multiprocessing
@@ -53,7 +53,7 @@ def go(results, experiments=(ABLATION,), **options):
     return execute(lambda done: wanted_runs(experiments, GRID, BASE, done), corpus(), results, **options)
 
 
-def test_what_is_done_is_not_done_again(results, trained):
+def test_finished_runs_are_not_repeated(results, trained):
     outcome = go(results)
     assert outcome.finished == len(trained[0]) == 2 + 4 * 3 * 2
     assert (outcome.left, outcome.failures) == (0, [])
@@ -62,7 +62,7 @@ def test_what_is_done_is_not_done_again(results, trained):
     assert results.path.read_bytes() == before
 
 
-def test_a_run_that_fails_does_not_end_the_others(results, trained):
+def test_failed_run_is_reported_and_the_others_go_on(results, trained):
     broken = "L_Base, τ=0.1, lr=0.001, epochs=1, seed 0"
     trained[1].add(broken)
     lines: list[str] = []
@@ -76,14 +76,14 @@ def test_a_run_that_fails_does_not_end_the_others(results, trained):
     assert go(results).finished == 1  # tried again, and nothing else
 
 
-def test_fine_tuning_follows_what_it_starts_from(results, trained):
+def test_fine_tuning_follows_its_pre_training(results, trained):
     outcome = go(results, [TUNED])
     started = [(line.partition(",")[0], line[-1]) for line in trained[0]]
     assert started == [("L_MSC", "0"), ("L_MSC-FT", "0"), ("L_MSC", "1"), ("L_MSC-FT", "1")]
     assert outcome.finished == 4
 
 
-def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
+def test_fine_tuning_waits_until_its_pre_training_is_chosen(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
     lines: list[str] = []
     execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results, tell=lines.append)
@@ -92,7 +92,7 @@ def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
     assert [line.partition(" ")[0] for line in lines] == [f"[{done}/8]" for done in range(1, 9)]
 
 
-def test_what_is_not_chosen_for_want_of_a_start_is_left(results, trained):
+def test_fine_tuning_without_a_chosen_pre_training_is_left(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
     trained[1].add("L_MSC, τ=0.1, lr=0.001, epochs=1, seed 1")
     outcome = execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results)
@@ -107,7 +107,7 @@ def test_fine_tuning_is_not_started_from_a_run_that_failed(results, trained):
     assert outcome.left == 1
 
 
-def test_an_encoder_that_is_gone_is_trained_again_and_recorded_once(results, trained):
+def test_missing_encoder_is_trained_again_and_recorded_once(results, trained):
     pretraining = [run for run in wanted_runs([TUNED], GRID, BASE, results) if run.row == "L_MSC"]
     for run in pretraining:  # results that came from another machine
         results.append(run, record(run, "corpus"))
@@ -119,7 +119,7 @@ def test_an_encoder_that_is_gone_is_trained_again_and_recorded_once(results, tra
     assert any("again, for its encoder" in line for line in lines)
 
 
-def test_no_run_is_started_after_the_time_is_over(results, trained, monkeypatch):
+def test_no_run_is_started_after_the_deadline(results, trained, monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(runner.time, "monotonic", lambda: 60 * next(clock))
     outcome = go(results, stop_after=3)
@@ -146,7 +146,7 @@ def test_an_interruption_is_no_failure(results, trained, monkeypatch):
     assert not results.path.exists()
 
 
-def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):
+def test_checkpoint_folders_differ_by_output_and_encoder(tmp_path):
     run = wanted_runs([TUNED], GRID, BASE, Results(tmp_path / RESULTS, "corpus"))[0]
 
     def task(output, encoder):
@@ -169,7 +169,7 @@ def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, tr
     assert (other.run.row, other.again) == ("L_MSC", True)
 
 
-def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
+def test_unused_checkpoints_and_encoders_are_removed(tmp_path):
     run = Run("L_MSC", BASE, keep_encoder=True)
     old, new = (Task(run, key, tmp_path) for key in ("old", "new"))
     places = [old.folder, old.encoder_folder]
@@ -187,7 +187,7 @@ def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
     assert not any(place.exists() for place in places)
 
 
-def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
+def test_folder_of_the_logs_is_told_once(results, trained, monkeypatch):
     monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: runner.Sequential(*given))
     lines: list[str] = []
     go(results, jobs=2, tell=lines.append)
