@@ -1,6 +1,7 @@
 """`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
     from abalone.reproduce.runner import Outcome
 
 FAILED = 1  # exit status
-GRID, HOW = "The grid, the paper's by default", "How to run"
 T = TypeVar("T", int, float)
+
+
+def _option(panel: str, metavar: str, text: str, **limits: Any) -> Any:
+    return typer.Option(metavar=metavar, help=text, rich_help_panel=panel, **limits)
+
+
+_grid, _how = partial(_option, "The grid, the paper's by default"), partial(_option, "How to run")
 
 
 @app.command()
@@ -52,40 +59,17 @@ def reproduce(
     print_only: Annotated[
         bool, typer.Option("--print-only", help="Make the tables from the results stored in DIR, without reading DATA.")
     ] = False,
-    rows: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these rows, such as MSC,BCE.", rich_help_panel=GRID)
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Seeds; by default 0,1,2.", rich_help_panel=GRID)
-    ] = None,
-    temperatures: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Temperatures; by default 0.07,0.1,0.2.", rich_help_panel=GRID)
-    ] = None,
-    learning_rates: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Learning rates; by default 5e-5,2e-5.", rich_help_panel=GRID)
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Contrastive epochs; by default 80.", rich_help_panel=GRID),
-    ] = None,
-    baseline_epochs: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Epochs of supervised losses; by default 10,40,80.", rich_help_panel=GRID),
-    ] = None,
-    finetune_epochs: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Epochs of fine-tuning; by default 5,10.", rich_help_panel=GRID)
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Runs at the same time, on one device.", rich_help_panel=HOW)
-    ] = 1,
-    stop_after: Annotated[
-        float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Start no new run after this long.", rich_help_panel=HOW),
-    ] = None,
-    device: Annotated[str | None, typer.Option(metavar="NAME", help=DEVICE_HELP, rich_help_panel=HOW)] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, fp32, bf16 or fp16.", rich_help_panel=HOW)
-    ] = None,
+    rows: Annotated[str | None, _grid("NAMES", "Only these rows, such as MSC,BCE.")] = None,
+    seeds: Annotated[str | None, _grid("LIST", "Seeds; by default 0,1,2.")] = None,
+    temperatures: Annotated[str | None, _grid("LIST", "Temperatures; by default 0.07,0.1,0.2.")] = None,
+    learning_rates: Annotated[str | None, _grid("LIST", "Learning rates; by default 5e-5,2e-5.")] = None,
+    epochs: Annotated[int | None, _grid("N", "Contrastive epochs; by default 80.", min=1)] = None,
+    baseline_epochs: Annotated[str | None, _grid("LIST", "Epochs of supervised losses; by default 10,40,80.")] = None,
+    finetune_epochs: Annotated[str | None, _grid("LIST", "Epochs of fine-tuning; by default 5,10.")] = None,
+    jobs: Annotated[int, _how("N", "Runs at the same time, on one device.", min=1)] = 1,
+    stop_after: Annotated[float | None, _how("MINUTES", "Start no new run after this long.", min=0)] = None,
+    device: Annotated[str | None, _how("NAME", DEVICE_HELP)] = None,
+    precision: Annotated[str | None, _how("NAME", "auto, fp32, bf16 or fp16.")] = None,
     **reading: Any,
 ) -> None:
     """Regenerate a table or figure of the paper on DATA.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from abalone.reproduce.fingerprints import encoder_name
 from abalone.reproduce.grid import Experiment
 from abalone.reproduce.layout import Value
 from abalone.reproduce.view import Finished, View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLUSTERING_PICTURE, IMBALANCE_PICTURE = "clustering.png", "imbalance.png"
 MEASURES = {"silhouette": "Silhouette (higher is better)", "davies_bouldin": "Davies–Bouldin (lower is better)"}
@@ -89,12 +93,7 @@ def draw_clustering(
         axes.set_title(heading, loc="left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    if curves:
-        # Beside the panels: over ten proportions the curves leave no corner free.
-        figure.legend(*both[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
-    write_picture(figure, Path(path))
+    _finish(figure, dict(zip(*reversed(both[0].get_legend_handles_labels()), strict=True)), title, path)
 
 
 def draw_imbalance(
@@ -145,12 +144,14 @@ def draw_imbalance(
         axes.set_xticks([])
         axes.set_xlabel(f"{len(order):,} labels, most frequent first")
         axes.spines[["top", "right"]].set_visible(False)
-    if names:
-        handles = {
-            label: handle for axes in every for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        drawn = [name for name in names if name in handles]
-        figure.legend([handles[name] for name in drawn], drawn, loc="outside right center", frameon=False, fontsize=9)
+    handles = {label: handle for axes in every for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    _finish(figure, {name: handles[name] for name in names if name in handles}, title, path)
+
+
+def _finish(figure: "Figure", handles: Mapping[str, Any], title: str, path: str | Path) -> None:
+    if handles:
+        # Beside the panels: the curves leave no corner free.
+        figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
     write_picture(figure, Path(path))

@@ -1,9 +1,9 @@
 """The paper's tables, and those that we add, from stored results."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from abalone.reproduce.grid import (
     UNTRAINED,
     Experiment,
 )
-from abalone.reproduce.layout import Best, Cell, Column, Line, Table, Value, escaped, write
+from abalone.reproduce.layout import Cell, Column, Line, Table, Value, escaped, write
 from abalone.reproduce.results import Record
 from abalone.reproduce.view import Finished, Sections, View, counted
 
@@ -33,25 +33,12 @@ REFERENCE = "L_Base"  # other losses are compared with it in pairs
 BY_THIRD = {f"macro_f1_{third}": third for third in THIRDS}  # headings by key in a record
 
 
-class Metric(NamedTuple):
-    """A score as the paper shows it."""
-
-    key: str
-    heading: str
-    latex: str
-    factor: float
-    best: Best
-
-    def column(self, group: str) -> Column:
-        """Return its column in a group of columns."""
-        return Column(self.heading, group, self.latex, self.best)
-
-
-METRICS = (
-    Metric("micro_f1", "micro-F1", r"$\mu$-F$_1$", 100, "highest"),
-    Metric("macro_f1", "macro-F1", "M-F$_1$", 100, "highest"),
-    Metric("hamming_loss", "Hamming ×10³", "Ham", 1000, "lowest"),
-)
+# Scores as the paper shows them: by key in a record, the factor and the column.
+METRICS = {
+    "micro_f1": (100, Column("micro-F1", latex=r"$\mu$-F$_1$", best="highest")),
+    "macro_f1": (100, Column("macro-F1", latex="M-F$_1$", best="highest")),
+    "hamming_loss": (1000, Column("Hamming ×10³", latex="Ham", best="lowest")),
+}
 
 
 def present(names: Sequence[str], experiments: Sequence[Experiment], view: View, folder: Path) -> list[Table]:
@@ -147,7 +134,7 @@ def _score_tables(view: View, experiment: Experiment, averaged: str, published: 
     after = [*([SETTING] if with_setting else []), RUNS]
 
     def scores(done: Finished) -> tuple[Cell, ...]:
-        own = [done.score(cut, metric.key, metric.factor) for cut in CUTS for metric in METRICS]
+        own = [done.score(cut, key, factor) for cut in CUTS for key, (factor, _) in METRICS.items()]
         given = _published_values(theirs, done, len(METRICS))
         return (*own, *given, *([done.setting] if with_setting else []), done.runs)
 
@@ -161,7 +148,7 @@ def _score_tables(view: View, experiment: Experiment, averaged: str, published: 
         Table(
             experiment.name,
             "Loss",
-            (*(metric.column(group) for group in groups for metric in METRICS), *after),
+            (*(replace(column, group=group) for group in groups for _, column in METRICS.values()), *after),
             _lines(sections, scores),
             f"{view.card.name}, test. F1 in percent, Hamming loss × 10³. {how}{_about_the_paper(view, theirs)}",
         ),
@@ -184,7 +171,7 @@ def ablation_details(view: View, experiment: Experiment = ABLATION) -> list[Tabl
     made = view.how_made(trained, sections, bold=False)
     tables = []
     if any(done.row.name == REFERENCE for done in rows) and len(rows) > 1:
-        overall = {metric.key: metric.heading for metric in METRICS if metric.best == "highest"}
+        overall = {key: column.heading for key, (_, column) in METRICS.items() if column.best == "highest"}
         thirds = f"Macro-F1 of each third of the labels, the most frequent first. {made}"
         tables = [_pairs("pairs", overall, rows, view, made), _pairs("pairs-thirds", BY_THIRD, rows, view, thirds)]
     if rows and len(view.grid.temperatures) > 1:
