@@ -1,1 +1,1 @@
-"""What things cost, as ratios to a plain implementation measured in the same run. `python -m benchmarks` runs all."""
+"""Speed and memory, as ratios to a plain implementation measured in the same run. `python -m benchmarks` runs all."""

@@ -1,6 +1,6 @@
-"""The data layer at the size of the real thing.
+"""Reading and splitting a corpus of the size of RCV1-v2.
 
-RCV1-v2 may not be passed on, so a corpus of its size and form is made up: 804,414 documents of about 241 tokens.
+RCV1-v2 may not be passed on, so a corpus of its size and form is generated: 804,414 documents of about 241 tokens.
 """
 
 import random
@@ -67,7 +67,7 @@ def lines_for(folder: Path) -> list[Line]:
 
 
 def read_through(folder: Path) -> None:
-    """Look at every line and keep none."""
+    """Read every line and keep none."""
     for name in (*TOKENS, QRELS):
         with (folder / name).open(encoding="latin-1") as file:
             for line in file:
@@ -75,7 +75,7 @@ def read_through(folder: Path) -> None:
 
 
 def write_rcv1(folder: Path) -> int:
-    """Write the six files of LYRL2004 with random content; returns their size in bytes."""
+    """Write the six files of LYRL2004 with random content, and return their size in bytes."""
     rng = random.Random(0)
     pool = [_line(rng) for _ in range(POOL_LINES)]
     train = sorted(rng.sample(range(TRAIN_IDS[0], TRAIN_IDS[1] + 1), TRAINING_DOCUMENTS))
@@ -103,7 +103,7 @@ def _line(rng: random.Random) -> str:
 
 
 def _documents(ids: list[int], pool: list[str], rng: random.Random) -> Iterator[str]:
-    """Records whose lines come from `pool`: making every token anew would take longer than the reading."""
+    """Yield records with lines from `pool`: generating every token would take longer than reading."""
     for document in ids:
         lines = min(1 + int(rng.expovariate(1 / LINES_PER_DOCUMENT)), 10 * LINES_PER_DOCUMENT)
         start = rng.randrange(len(pool) - lines)
@@ -111,7 +111,7 @@ def _documents(ids: list[int], pool: list[str], rng: random.Random) -> Iterator[
 
 
 def split_line(documents: int) -> Line:
-    """Stratification with a long tail of labels: twice the documents should cost little more than twice the time."""
+    """Time stratification with a long tail of labels: twice the documents should take about twice the time."""
 
     def labels(n: int) -> csr_array:
         columns = np.random.default_rng(0).zipf(1.3, n * LABELS_PER_DOCUMENT) % MANY_LABELS

@@ -1,4 +1,4 @@
-"""int8 ONNX beside fp32 ONNX on two cores: how much faster, what it costs in F1, and whether all processors agree."""
+"""int8 ONNX against fp32 ONNX on two cores: speed, F1, and agreement between processors."""
 
 import json
 import subprocess
@@ -97,7 +97,7 @@ def timed(folder: str) -> Timed:
 
 
 def _timed_with_avx2_only(folder: str) -> Timed | None:
-    """Return what `timed` does as on a processor without VNNI, or None where that cannot be had."""
+    """Return what `timed` returns on a processor without VNNI, or None where that cannot be emulated."""
     command = [sys.executable, "-m", "benchmarks.avx2_only", sys.executable, "-c", PRINTED, folder]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

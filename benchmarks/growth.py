@@ -1,4 +1,4 @@
-"""How the cost grows with documents, labels, queue, length and processes: a table, and docs/performance.md's picture.
+"""Growth of the cost with documents, labels, queue, length and processes: a table, and the figure of performance.md.
 
 Processor time of one thread, the shortest of some runs, so that a busy machine draws the same picture; for several
 processes, which wait for each other, time on the clock, and as many of them as there are cores. Not part of
@@ -52,7 +52,7 @@ class Panel:
     shared: bool = False
 
     def proportion(self, size: int) -> float:
-        """Of the first cost, if nothing but the work counted."""
+        """Return the cost at `size` relative to the first size, if nothing but the work counted."""
         return self.sizes[0] / size if self.shared else size / self.sizes[0]
 
 
@@ -88,7 +88,7 @@ def encoding(documents: int) -> float:
 
 
 def step(labels: int = 100, queue: int = 512, length: int = TOKENS, ranks: Ranks = ALONE) -> float:
-    """One step of L_MSC with a full queue, and the update."""
+    """Run one step of L_MSC with a full queue, and the update."""
     config = Config(queue_size=queue, max_length=512)
     objective = Objective(encoder(), labels, "msc", config, ranks)
     adamw = torch.optim.AdamW(objective.parameters())
@@ -111,7 +111,7 @@ def step(labels: int = 100, queue: int = 512, length: int = TOKENS, ranks: Ranks
 
 
 def shared_step(processes: int) -> float:
-    """One step whose batch several processes share."""
+    """Run one step with a batch that several processes share."""
     if processes == 1:
         return step()
     with socket.socket() as probe:

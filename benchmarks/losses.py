@@ -1,4 +1,4 @@
-"""Forward + backward of the losses over a large queue, against the bare similarity products."""
+"""Forward and backward pass of the losses over a large queue, against the similarity products alone."""
 
 from functools import partial
 
@@ -13,13 +13,13 @@ PROMISED = {128: "≤ 3×", 4096: "≤ 6×"}  # by number of labels
 
 
 def draw_labels(rows: int, labels: int) -> Tensor:
-    """Five labels a row (fewer where two fall together), the first labels far more often than the last."""
+    """Draw five labels per row (fewer where two are equal), the first labels far more often than the last."""
     columns = (labels * torch.rand(rows, LABELS_PER_DOCUMENT) ** 3).long()
     return torch.zeros(rows, labels, dtype=torch.bool).scatter_(1, columns, True)
 
 
 def products(batch: Tensor, *others: Tensor) -> None:
-    """The similarities and what flows back through them: no loss can do with less."""
+    """Compute the similarities and their gradient: the minimum of every loss."""
     batch.grad = None
     for references in (batch, *others):
         similarities = references @ batch.T

@@ -1,4 +1,4 @@
-"""Time, memory, and the one table."""
+"""Measurement of time and memory, and the table of results."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ from rich.table import Table
 
 
 def best_seconds(*runs: Callable[[], object], repeat: int = 7) -> list[float]:
-    """The shortest time of each of `runs`, taken in turns so that a busy moment of the machine strikes all alike."""
+    """Return the shortest time of each of `runs`, taken in turns so that a busy moment of the machine affects all."""
     best = [float("inf")] * len(runs)
     for _ in range(repeat + 1):  # the first round warms up and is hardly ever the best
         for which, run in enumerate(runs):
@@ -27,7 +27,7 @@ def best_seconds(*runs: Callable[[], object], repeat: int = 7) -> list[float]:
 
 
 def extra_memory(run: Callable[[], object]) -> int:
-    """Bytes by which the peak of resident memory during `run` exceeds what was resident before (Linux)."""
+    """Return the bytes by which the peak of resident memory during `run` exceeds the memory before (Linux)."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
     before = _status("VmRSS")
@@ -36,14 +36,14 @@ def extra_memory(run: Callable[[], object]) -> int:
 
 
 def in_new_process(script: str, *arguments: object, **environment: str) -> Any:
-    """What `script` prints as JSON, run where nothing is warm and the peak of memory is its own."""
+    """Return the JSON that `script` prints in a new process, where nothing is warm and the memory peak is its own."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, env={**os.environ, **environment}, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
 def resident_memory(process: int) -> int:
-    """Bytes of a process that are in memory (Linux)."""
+    """Return the resident bytes of a process (Linux)."""
     return _status("VmRSS", str(process))
 
 
@@ -54,7 +54,7 @@ def _status(field: str, process: str = "self") -> int:
 
 @dataclass(frozen=True)
 class Line:
-    """One measurement: ours beside the plain way, and the ratio we promise where there is one."""
+    """One measurement: ours, the plain implementation, and the ratio we promise, if any."""
 
     what: str
     plain: str

@@ -1,4 +1,4 @@
-"""Contrastive pre-training without kernels of our own: what our step is measured against.
+"""Contrastive pre-training without our kernels: the opponents of our step.
 
 `PlainPretraining` is in the style of published research code: rectangles padded to the full length, eager attention, a
 gradient scaler, the momentum encoder updated parameter by parameter, the loss read at every step. `TunedPretraining` is
@@ -57,7 +57,7 @@ class PlainPretraining:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision is torch.float16)
 
     def step(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> float:
-        """One batch: ids and mask [B, T], labels [B, L]; the loss."""
+        """Train on one batch, ids and mask [B, T], labels [B, L], and return the loss."""
         input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         labels = labels.to(self.device).float()
         with torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32):
@@ -101,7 +101,7 @@ class TunedPretraining(PlainPretraining):
                 encoder[0] = torch.compile(encoder[0])  # type: ignore[assignment]
 
     def step(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
-        """One batch, without waiting for the device; the loss."""
+        """Train on one batch without synchronising with the device, and return the loss."""
         input_ids, attention_mask, labels = (
             given.to(self.device, non_blocking=True) for given in (input_ids, attention_mask, labels)
         )
@@ -127,7 +127,7 @@ class TunedPretraining(PlainPretraining):
 
 
 def msc(embeddings: Tensor, labels: Tensor, queue: Tensor, queue_labels: Tensor, prototypes: Tensor) -> Tensor:
-    """L_MSC over batch, queue and prototypes, as the paper writes it."""
+    """Compute L_MSC over batch, queue and prototypes, as the paper writes it."""
     documents = len(embeddings) + len(queue)
     references = F.normalize(torch.cat([embeddings, queue, prototypes]), dim=1)
     logits = F.normalize(embeddings, dim=1) @ references.T / TEMPERATURE  # [B, B+K+L]
@@ -145,7 +145,7 @@ def msc(embeddings: Tensor, labels: Tensor, queue: Tensor, queue_labels: Tensor,
 
 
 def rectangle(documents: Sequence[np.ndarray], length: int, pad_id: int) -> tuple[Tensor, Tensor]:
-    """Ids and mask, [documents, length]."""
+    """Return token ids and mask, [documents, length]."""
     ids = torch.full((len(documents), length), pad_id)
     mask = torch.zeros(len(documents), length, dtype=torch.long)
     for row, document in enumerate(documents):

@@ -19,7 +19,7 @@ DOCUMENTS, MAX_LENGTH = 256, 300
 
 
 def texts_of_mixed_length(split: Split) -> list[str]:
-    """Abstracts cut to anything between a title and the whole."""
+    """Return abstracts cut to lengths between a title and the whole."""
     random = np.random.default_rng(0)
     return [" ".join(text.split()[: random.integers(5, 200)]) for text in split.texts[:DOCUMENTS]]
 

@@ -1,4 +1,4 @@
-"""Contrastive pre-training steps against two others in the same run: speed, memory, and the same losses.
+"""Contrastive pre-training against two other implementations in the same run: speed, memory, and loss error.
 
 `BENCH_ENCODER` names the encoder for the losses on real data, where the packaged one is not installed.
 """
@@ -42,7 +42,7 @@ Batches = list[np.ndarray]
 
 
 def made_up_documents(documents: int, seed: int = 0) -> TokenFeed:
-    """Random ids; lengths as AAPD's, with a mean of 215 once they are cut at 300; labels with a long tail."""
+    """Return random ids with lengths like AAPD's (mean 215, cut at 300), and labels with a long tail."""
     random = np.random.default_rng(seed)
     lengths = np.clip(random.normal(217, 66, documents), 30, None).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -53,7 +53,7 @@ def made_up_documents(documents: int, seed: int = 0) -> TokenFeed:
 
 
 def made_up_model(size: str, attention: str = "eager") -> PreTrainedModel:
-    """BERT of this size, with random weights."""
+    """Return a BERT of this size with random weights."""
     torch.manual_seed(0)
     model: PreTrainedModel = AutoModel.from_config(
         BertConfig(**SIZES[size]), attn_implementation=attention, add_pooling_layer=False
@@ -62,7 +62,7 @@ def made_up_model(size: str, attention: str = "eager") -> PreTrainedModel:
 
 
 class Ours:
-    """Our step over a feed, batch after batch."""
+    """Our step over the batches of a feed."""
 
     def __init__(self, model: PreTrainedModel, feed: TokenFeed, precision: Precision = "auto") -> None:
         torch.manual_seed(1)
@@ -80,7 +80,7 @@ class Ours:
         )
 
     def run(self, batches: Batches, after: Callable[[], object] = lambda: None) -> None:
-        """Train on these batches, then wait for the device."""
+        """Train on these batches, then synchronise."""
         with own_stream(self.runtime.device):
             for batch in ready_batches(self.feed, batches, self.runtime.device):
                 self.step(batch, rate=1.0)
@@ -88,7 +88,7 @@ class Ours:
             self.step.read()
 
     def losses(self, batches: Batches) -> np.ndarray:
-        """The loss of every batch."""
+        """Return the loss of every batch."""
         sums = [0.0]
         self.step.begin(0, 0.0)
         self.run(batches, lambda: sums.append(self.step.read().loss_sum))
@@ -97,7 +97,7 @@ class Ours:
     def plainly(
         self, model: PreTrainedModel, precision: torch.dtype, kind: type[PlainPretraining] = PlainPretraining
     ) -> PlainPretraining:
-        """A plain implementation with the same weights."""
+        """Return a plain implementation with the same weights."""
         projection, prototypes = self.objective.projection, self.objective.prototypes
         assert projection is not None
         assert prototypes is not None
@@ -108,7 +108,7 @@ class Ours:
 def plain_batches(
     feed: TokenFeed, batches: Batches, grain: int = MAX_LENGTH
 ) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Ids, mask and labels of each batch, padded to the next multiple of `grain` tokens, at most the full length."""
+    """Return ids, mask and labels of each batch, padded to a multiple of `grain` tokens, at most the full length."""
     made = []
     for rows in batches:
         documents = [feed.tokens.document(int(row), MAX_LENGTH) for row in rows]
@@ -118,7 +118,7 @@ def plain_batches(
 
 
 def speed(size: str, steps: int, plain_steps: int, warm_up: int) -> list[Line]:
-    """Documents a second once all is warm (ours: after a pass over the same batches), and memory of the device."""
+    """Return documents per second after warm-up (ours: a pass over the same batches), and memory of the device."""
     on_gpu = torch.cuda.is_available()
     feed = made_up_documents((warm_up + steps) * BATCH)
     batches = shuffled_batches(len(feed), BATCH, seed=0, epoch=0)
@@ -154,7 +154,7 @@ def speed(size: str, steps: int, plain_steps: int, warm_up: int) -> list[Line]:
 
 
 def tuned_speed(size: str, feed: TokenFeed, batches: Batches, warm_up: int) -> float:
-    """Documents a second of the tuned implementation, once every length has been compiled."""
+    """Return documents per second of the tuned implementation, once every length is compiled."""
     precision = torch.bfloat16 if torch.cuda.is_available() else torch.float32
     tuned = Ours(made_up_model(size), feed).plainly(made_up_model(size, "sdpa"), precision, TunedPretraining)
     given = plain_batches(feed, batches, GRAIN)
@@ -173,7 +173,7 @@ def tuned_speed(size: str, feed: TokenFeed, batches: Batches, warm_up: int) -> f
 
 
 def agreement() -> list[Line]:
-    """How far the losses of two paths in bf16 are from the plain one in full precision: real data, no dropout."""
+    """Return the loss error of two paths in bf16 against the plain one in fp32: real data, no dropout."""
     name = os.environ.get("BENCH_ENCODER", "all-MiniLM-L6-v2")
     corpus = load_corpus("arxiv-sample")
 

@@ -12,14 +12,14 @@ PLAIN_STEPS, OUR_STEPS = 60, 12  # of which the whole is extrapolated
 
 
 def plant(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Features, and labels that planes cut from them: the first common, the last rare."""
+    """Return features and linearly separable labels: the first common, the last rare."""
     X = torch.randn(DOCUMENTS, DIM, device=device)
     scores = X @ torch.randn(DIM, LABELS, device=device) / DIM**0.5
     return X, scores > torch.linspace(0.5, 2.5, LABELS, device=device)
 
 
 def one_fit(X: Tensor, y: Tensor, setting: Setting, batches: list[Tensor], total: int) -> None:
-    """The plain way: one label, one setting, one start; the first of `total` steps."""
+    """Run the first of `total` steps of one plain fit: one label, one setting, one start."""
     model = nn.Linear(X.shape[1], 1, device=X.device)
     nn.init.xavier_uniform_(model.weight)
     optimiser = torch.optim.AdamW(model.parameters(), lr=setting.learning_rate, weight_decay=setting.weight_decay)

@@ -1,4 +1,4 @@
-"""What must not grow: the memory of predicting a million documents, and of training with fifty thousand labels."""
+"""Memory of predicting a million documents and of training with fifty thousand labels, which must not grow."""
 
 import json
 import tempfile

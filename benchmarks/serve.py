@@ -30,7 +30,7 @@ DOCUMENTS = 300  # to fit on: what the model knows does not change what it costs
 
 
 def fit(folder: Path) -> list[str]:
-    """Leave a model in `folder`; returns short texts to ask about."""
+    """Save a model in `folder`, and return short texts to send."""
     corpus = load_corpus("arxiv-sample")
     texts = list(corpus.train.texts[:DOCUMENTS])
     labels = label_lists(corpus.train.labels[:DOCUMENTS], corpus.label_names)
@@ -40,7 +40,7 @@ def fit(folder: Path) -> list[str]:
 
 @contextmanager
 def server(model: Path) -> Iterator[tuple[int, str]]:
-    """The number of a server's own process, and its address."""
+    """Yield the process id and the address of a server."""
     command = [sys.executable, "-m", "abalone", "serve", str(model), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -52,7 +52,7 @@ def server(model: Path) -> Iterator[tuple[int, str]]:
 
 
 def ask(address: str, texts: list[str]) -> list[float]:
-    """One client that asks about one text after the other; returns the seconds each took."""
+    """Send one text after the other as one client, and return the seconds of each."""
     connection = HTTPConnection(urlsplit(f"//{address}").netloc, timeout=120)
     taken = []
     for text in texts:
@@ -69,7 +69,7 @@ def ask(address: str, texts: list[str]) -> list[float]:
 
 
 def load(address: str, texts: list[str], clients: int, requests: int) -> tuple[float, list[float]]:
-    """Requests a second, and the seconds of each, with so many clients at once."""
+    """Return requests per second, and the seconds of each, with so many clients at once."""
     queue = list(islice(cycle(texts), requests))
     with ThreadPoolExecutor(clients) as pool:
         started = time.perf_counter()

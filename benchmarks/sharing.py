@@ -14,7 +14,7 @@ from abalone.files.locks import lock
 
 @contextmanager
 def claimed(target: Path) -> Iterator[bool]:
-    """Yield whether to make a file now: it is not there, and no other process is making it.
+    """Yield whether this process should make a file: it is missing, and no other process is making it.
 
     A claim ends with its process, also when that is killed.
     """

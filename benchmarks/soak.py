@@ -1,4 +1,4 @@
-"""The server under 64 clients for minutes, while one request in twenty is hostile; against the same without those.
+"""The server under 64 clients for ten minutes, with one hostile request in twenty, against the same without those.
 
 `SOAK_SECONDS` sets how long it takes; 600 without it. All traffic stays on this machine.
 """
@@ -38,7 +38,7 @@ Truth = dict[str, dict[str, tuple[float, float]]]
 
 @dataclass
 class Seen:
-    """What the clients of one run met."""
+    """The answers that the clients of one run received."""
 
     seconds: list[float] = field(default_factory=list)  # of every request that was meant well
     wrong: list[str] = field(default_factory=list)  # answers, and errors instead of answers
@@ -61,7 +61,7 @@ def truth(model: Path, texts: list[str]) -> Truth:
 
 
 def fault(answer: bytes, known: dict[str, tuple[float, float]]) -> str | None:
-    """What is wrong with an answer, if anything is."""
+    """Return what is wrong with an answer, or None."""
     (prediction,) = json.loads(answer)["predictions"]
     given = {label["name"]: label["probability"] for label in prediction["labels"]}
     for name, (probability, threshold) in known.items():
@@ -76,7 +76,7 @@ def fault(answer: bytes, known: dict[str, tuple[float, float]]) -> str | None:
 
 
 def says_nothing(line: socket.socket) -> None:
-    """An idle connection."""
+    """Hold an idle connection."""
 
 
 def sends_half(line: socket.socket) -> None:
@@ -113,7 +113,7 @@ def _post(line: socket.socket, body: bytes) -> None:
 
 
 def client(address: str, known: Truth, end: float, hostile: float, seed: int) -> Seen:
-    """One client that asks until the end; some of its requests are hostile."""
+    """Send requests as one client until the end; some of them are hostile."""
     numbers, seen, texts = random.Random(seed), Seen(), list(known)
     connection = HTTPConnection(address, timeout=TIMEOUT)
     left_open: deque[socket.socket] = deque()
@@ -152,7 +152,7 @@ def client(address: str, known: Truth, end: float, hostile: float, seed: int) ->
 
 
 def run(address: str, known: Truth, seconds: float, hostile: float) -> Seen:
-    """All clients for so long."""
+    """Run all clients for so many seconds."""
     end, seen = time.perf_counter() + seconds, Seen()
     with ThreadPoolExecutor(CLIENTS) as pool:
         for one in [pool.submit(client, address, known, end, hostile, seed) for seed in range(CLIENTS)]:

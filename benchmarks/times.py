@@ -1,9 +1,9 @@
-"""Whether the times that training tells come true: what was told at every moment, beside what it then took.
+"""Accuracy of the times that training announces, against the time it then took.
 
-`python -m benchmarks.times` trains on a part of each corpus, with every recipe that trains beside an encoder. No moment
-counts at which no time is shown, such as the last seconds. With `--cpu-time` the clock is the CPU time of this process,
-which then has one thread: so it can be seen on a busy machine too, where the time that is left changes as neighbours
-come and go.
+`python -m benchmarks.times` trains on a part of each corpus, with every recipe that trains beside an encoder. Moments
+without a shown time, such as the last seconds, do not count. With `--cpu-time` the clock is the CPU time of this
+process, which then has one thread: so it can be measured on a busy machine too, where the time that is left changes as
+neighbours come and go.
 """
 
 import os
@@ -38,10 +38,10 @@ RUNS = {"rare": (300, {"max_length": 96, "epochs": 2}), "fast": (3_000, {})}
 
 @dataclass
 class Told:
-    """What a run said about its time.
+    """The times that a run announced.
 
     Args:
-        total: seconds, told before the first step; None where nothing was.
+        total: seconds, announced before the first step; None without an announcement.
         moments: (seconds on the clock, seconds left) as they were shown.
         ended: seconds on the clock.
     """
@@ -53,23 +53,23 @@ class Told:
     ended: float = 0.0
 
     def on_estimate(self, estimate: Estimate) -> None:
-        """Take note of the total; what was done before it was told is no part of it."""
+        """Record the total; work before its announcement is not part of it."""
         self.started, self.total = self.clock(), estimate.seconds
 
     @property
     def taken(self) -> float:
-        """Seconds from the first word to the end."""
+        """Seconds from the announcement to the end."""
         return self.ended - self.started
 
     def off(self) -> list[tuple[float, float]]:
-        """Return told and true seconds of the moments that were off by more than a third of the truth."""
+        """Return announced and true seconds of the moments that were off by more than a third of the truth."""
         pairs = [(left, self.ended - now) for now, left in self.moments]
         return [(left, true) for left, true in pairs if abs(left - true) > WITHIN * true]
 
 
 @contextmanager
 def listening(told: Told) -> Iterator[None]:
-    """Note every time that could be shown, without a terminal."""
+    """Record every time that would be shown, without a terminal."""
     done = RunProgress.done
 
     def noting(self: RunProgress, kind: str, units: float) -> None:
@@ -94,7 +94,7 @@ def part_of(corpus: Corpus, documents: int) -> Corpus:
 
 
 def line_of(name: str, corpus: Corpus, documents: int, settings: dict[str, int], clock: Callable[[], float]) -> Line:
-    """Train once, and say how far the times were off."""
+    """Train once, and return the line of the table: how far the times were off."""
     with tempfile.TemporaryDirectory() as folder:
         told = Told(clock, started=clock())
         by_clock = mock.patch.object(pipeline, "timed", partial(timed, clock=clock))
@@ -115,7 +115,7 @@ def line_of(name: str, corpus: Corpus, documents: int, settings: dict[str, int],
 
 
 def main() -> None:
-    """Train on a part of each corpus that is given, and of the bundled one."""
+    """Train on a part of each given corpus, and of the bundled one."""
     parser = ArgumentParser("python -m benchmarks.times", description=__doc__)
     parser.add_argument("--reuters", help="the archive of Reuters-21578")
     parser.add_argument("--arxiv54", help="the folder of arxiv54")

@@ -1,4 +1,4 @@
-"""An encoder so small that everything else is what is measured, and documents of a few words to go with it."""
+"""A tiny encoder, beside which everything else is measured, and documents of a few words."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ MAX_LENGTH = 64
 
 
 def save_encoder(folder: Path, *, width: int = 32, layers: int = 1) -> str:
-    """A BERT of one layer, with a tokenizer of whole words; returns its path as text."""
+    """Save a BERT of one layer with a tokenizer of whole words, and return its path."""
     vocabulary = {word: number for number, word in enumerate((*SPECIAL, *WORDS))}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -40,7 +40,7 @@ def save_encoder(folder: Path, *, width: int = 32, layers: int = 1) -> str:
 
 
 def short_texts(documents: int, *, words: int = 6, seed: int = 0, at_once: int = 10_000) -> Iterator[str]:
-    """Texts of about `words` words, made as they are asked for."""
+    """Yield texts of about `words` words."""
     random = np.random.default_rng(seed)
     vocabulary = np.array(WORDS, dtype=object)
     for start in range(0, documents, at_once):
@@ -50,7 +50,7 @@ def short_texts(documents: int, *, words: int = 6, seed: int = 0, at_once: int =
 
 
 def long_tailed_labels(documents: int, labels: int, *, each: int = 5, seed: int = 0) -> csr_array:
-    """0/1 [n, L], up to `each` labels a document, frequent ones first; of enough documents one carries each label."""
+    """Return 0/1 [n, L], up to `each` labels per document, frequent ones first; with enough documents, all occur."""
     random = np.random.default_rng(seed)
     columns = np.minimum(random.zipf(1.2, (documents, each)), labels) - 1
     columns[:, 0] = np.arange(documents) % labels

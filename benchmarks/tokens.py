@@ -1,4 +1,4 @@
-"""First and second start of a tokenised corpus of arxiv54's size, against the tokenizer itself."""
+"""Tokenising a corpus of arxiv54's size and opening its cache, against the tokenizer alone."""
 
 from functools import partial
 from importlib.resources import files
@@ -17,7 +17,7 @@ MAX_LENGTH = 300
 
 
 def generated_texts(seed: int = 0) -> list[str]:
-    """Made-up abstracts: words of one to four syllables, with frequencies that fall off like language's."""
+    """Generate abstracts of words of one to four syllables with Zipf-like frequencies."""
     random = np.random.default_rng(seed)
     vocabulary = np.array(
         ["".join(random.choice(SYLLABLES, size)) for size in random.integers(1, 5, size=20_000)], dtype=object

@@ -21,8 +21,7 @@ import fuzz_readers
 import fuzz_settings
 from abalone.cli import app
 from abalone.config import Config
-from abalone.reproduce.corpus_card import CORPUS
-from abalone.reproduce.results import RESULTS
+from abalone.reproduce.results import CORPUS, RESULTS
 from fuzzing import LONGEST, Target
 from mutations import mutated
 from patience import PATIENCE

@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 
 from abalone.config import Config
 from abalone.recipes import read_settings
-from abalone.reproduce.ablation import ablation_details
-from abalone.reproduce.corpus_card import CORPUS, CorpusCard
-from abalone.reproduce.grid import Grid, wanted_runs
-from abalone.reproduce.imbalance import imbalance_tables
-from abalone.reproduce.outputs import TABLES, chosen_experiments
-from abalone.reproduce.results import RESULTS, Results
+from abalone.reproduce.grid import TABLES, Grid, chosen_experiments, wanted_runs
+from abalone.reproduce.results import CORPUS, RESULTS, CorpusCard, Results
 from abalone.reproduce.tables import (
+    ablation_details,
     ablation_tables,
     clustering_table,
     comparison_tables,
     datasets_table,
+    imbalance_tables,
     representation_table,
 )
 from abalone.reproduce.view import View

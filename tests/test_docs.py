@@ -187,3 +187,9 @@ def test_imports_go_one_way():
 def test_nothing_stands_on_the_bridge():
     name = "abalone.losses.sentence_transformers"
     assert [file for file in SOURCE.rglob("*.py") if name in file.read_text(encoding="utf-8")] == []
+
+
+def test_only_its_command_imports_reproduce():
+    own = {*(SOURCE / "reproduce").rglob("*.py"), SOURCE / "cli" / "reproduce.py"}
+    wrong = [file for file in set(SOURCE.rglob("*.py")) - own if "abalone.reproduce" in file.read_text("utf-8")]
+    assert wrong == []

@@ -26,7 +26,7 @@ Record = Mapping[str, Any]
 
 
 def main(source: Path) -> None:
-    """Write the three files and the note on where they come from."""
+    """Write the three files and the note about their source."""
     lines = []
     for split, (size, floor) in SIZES.items():
         records = [record for _, record in read_jsonl(source / f"{split}.jsonl.xz", FIELDS)]
@@ -45,7 +45,7 @@ def main(source: Path) -> None:
 
 
 def draw(records: list[Record], size: int, floor: int) -> list[Record]:
-    """`size` of the records, in their order, with `floor` documents a label where there are as many."""
+    """Return `size` of the records, in their order, with `floor` documents per label where there are that many."""
     shuffled = sorted(records, key=lambda record: hashlib.sha256(f"{SAMPLE_SEED} {record['id']}".encode()).digest())
     frequency = Counter(label for record in records for label in record["labels"])
     chosen: dict[str, Record] = {}
@@ -59,7 +59,7 @@ def draw(records: list[Record], size: int, floor: int) -> list[Record]:
 
 
 def describe_floors() -> str:
-    """The floors as a phrase."""
+    """Return the floors as a phrase."""
     return ", ".join(f"{floor} in {split}" for split, (_, floor) in SIZES.items())
 
 

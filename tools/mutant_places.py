@@ -1,4 +1,4 @@
-"""Where small bugs can be planted: places in the syntax tree of a module, each with what it is changed to."""
+"""Mutants of a module: places in its syntax tree, each with a replacement."""
 
 import ast
 import copy
@@ -65,7 +65,7 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What is the same wherever in the file the place has moved to."""
+        """Return a key that stays the same when the place moves within the file."""
         return f"{self.file}: {self.before} -> {self.after}"
 
     def planted(self, source: bytes) -> bytes:
@@ -73,7 +73,7 @@ class Mutant:
         return source[: self.start] + self.new.encode() + source[self.end :]
 
     def is_one(self, source: bytes) -> bool:
-        """Whether it compiles, to something else than the module."""
+        """Return whether it compiles to other code than the module."""
         try:
             return ast.dump(ast.parse(self.planted(source))) != ast.dump(ast.parse(source))
         except SyntaxError:
@@ -116,7 +116,7 @@ Change = tuple[ast.expr | ast.stmt, int | None, str]
 
 
 def _changes(node: ast.AST, function: int | None) -> Iterator[Change]:
-    """Nodes within `node`, the function each is in, and the text that takes its place."""
+    """Yield the nodes within `node`, the function each is in, and its replacement."""
     if isinstance(node, Functions):
         if node.name in UNREAD_FUNCTIONS:
             return
@@ -128,7 +128,7 @@ def _changes(node: ast.AST, function: int | None) -> Iterator[Change]:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What is looked at further: nothing that is only read, by people or by a type checker."""
+    """Yield the children to visit: not docstrings and annotations."""
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "type_params"}:
             continue
@@ -157,7 +157,7 @@ def _is_unread(node: ast.AST) -> bool:
 
 
 def _replacements(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """What takes the place of one node, or of a part of it."""
+    """Yield the replacements of one node, or of a part of it."""
     match node:
         case ast.Compare():
             for index, operator in enumerate(node.ops):
@@ -198,7 +198,7 @@ def _replacements(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 
 def _removable(function: Functions) -> Iterator[ast.stmt]:
-    """Calls, and assignments to what has a value before: else every later use would fail at once."""
+    """Yield calls, and assignments to names that have a value before: without one, every later use would fail."""
     arguments = function.args
     known = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     for statement in sorted(_own_statements(function), key=lambda found: found.lineno):
@@ -233,7 +233,7 @@ def _name(called: ast.expr) -> str:
 
 
 def _joins_text(node: ast.BinOp) -> bool:
-    """Whether it may be texts or paths that are joined."""
+    """Return whether texts or paths may be joined."""
     sides = [side for side in ast.walk(node) if isinstance(side, ast.expr)]
     return any(isinstance(side, TEXT) or (isinstance(side, ast.Constant) and isinstance(side.value, str | bytes))
                for side in sides)  # fmt: skip

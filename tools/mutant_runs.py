@@ -1,4 +1,4 @@
-"""Run the tests of a tree that has a bug in it, in processes that cannot run on or hang; and record what tests call."""
+"""Runs of the tests on a tree with a bug, in processes with a limit of CPU time; and the functions that tests call."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ Calls = dict[str, list[int]]  # by file, the first lines of functions
 
 @dataclass(frozen=True)
 class Test:
-    """What a test takes, in CPU seconds, and what it calls."""
+    """The CPU seconds of a test, and the functions it calls."""
 
     name: str
     seconds: float
@@ -61,7 +61,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Run a test under observation; only the beginnings of functions cost anything."""
+        """Run a test and record the functions it enters."""
         allow(40 * LIMIT)
         self._calls.clear()
         before = sum(os.times()[:4])
@@ -79,7 +79,7 @@ class Recorder:
                 self.found.append(Test(item.nodeid, round(sum(os.times()[:4]) - before, 2), calls))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Leave out what does not pass without any bug either."""
+        """Leave out tests that fail without a bug."""
         if report.outcome != "passed":
             self.failed.add(report.nodeid)
 
@@ -94,7 +94,7 @@ class Limits:
         self.seconds = seconds
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Move the limit on, from test to test."""
+        """Extend the limit before each test."""
         allow(LIMIT + SLOWER * self.seconds.get(item.nodeid, LIMIT))
 
 
@@ -166,7 +166,7 @@ class Tree:
             os._exit(code)
 
     def outcome(self) -> str | None:
-        """Return how the tests have ended, or None while they run: `survived`, or what has noticed."""
+        """Return None while the tests run, then `survived`, or the failure or limit that ended them."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         processes = dict(_processes(self.pid))
         if not pid:
@@ -192,7 +192,7 @@ class Tree:
         return failed[1] if failed else f"exit status {code}"
 
     def stop(self) -> None:
-        """End whatever still runs here."""
+        """Kill the processes that still run here."""
         _end({self.pid, *dict(_processes(self.pid))})
         os.waitpid(self.pid, 0)
 
@@ -202,13 +202,13 @@ class Tree:
             shutil.rmtree(folder, ignore_errors=True)
 
     def plant(self, file: str, content: bytes) -> None:
-        """Write a module, and let nobody take what was compiled of another for it."""
+        """Write a module, and remove the stale bytecode."""
         (self.root / file).write_bytes(content)
         Path(cache_from_source(str(self.root / file))).unlink(missing_ok=True)
 
 
 def _processes(session: int) -> Iterator[tuple[int, float]]:
-    """The processes of a session that run, and the CPU time of each with that of its children, in ticks."""
+    """Yield the running processes of a session, and the CPU time of each with its children, in ticks."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
@@ -226,13 +226,13 @@ def _end(processes: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class Tests:
-    """All tests that pass, and what they call."""
+    """All tests that pass, and the functions they call."""
 
     tests: Sequence[Test]
 
     @classmethod
     def recorded(cls, trees: Sequence[Tree]) -> "Tests":
-        """Read what is known of each file of tests, and run those of which nothing is."""
+        """Read the records of the test files, and run those without a record."""
         path = WORK / "tests.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         sources = hashlib.sha256(b"".join(file.read_bytes() for file in sorted((ROOT / "src").rglob("*.py"))))
@@ -282,7 +282,7 @@ class Tests:
 
 
 def _test_files() -> list[str]:
-    """Files of tests of the packages and their modules, and modules with examples in their docstrings."""
+    """Return files of tests, and modules with examples in their docstrings."""
     of_packages = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).glob("test_*.py"))]
     above = [path for path in (ROOT / "tests" / f"test_{module.stem}.py" for module in modules()) if path.exists()]
     examples = [path for path in modules() if ">>> " in path.read_text()]
@@ -308,7 +308,7 @@ def _record(tree: Tree, file: str) -> None:
 def run_all(
     trees: Sequence[Tree], work: Iterable[Piece], start: Callable[[Tree, Piece], None]
 ) -> Iterator[tuple[Tree, Piece, str]]:
-    """Run everything, one piece in each tree at a time, and tell of each how it ended, as soon as it has."""
+    """Run everything, one piece per tree at a time, and yield each with its outcome as soon as it ends."""
     waiting, free = iter(work), [*trees]
     running: list[tuple[Tree, Piece]] = []
     try:

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def search(trees: list[Tree], tests: Tests, options: argparse.Namespace) -> int:
-    """Plant bugs that are drawn, and tell which survive."""
+    """Plant randomly drawn bugs, and print those that survive."""
     before = json.loads(RESULTS.read_text()) if options.resume and RESULTS.exists() else {}
     seed, results = str(before.get("seed", options.seed)), Results(before.get("results", {}))
     places = {mutant.key: mutant for mutant in all_mutants()}
@@ -80,7 +80,7 @@ def search(trees: list[Tree], tests: Tests, options: argparse.Namespace) -> int:
 
 
 def replay(trees: list[Tree], tests: Tests) -> int:
-    """Plant the bugs that tests once let through."""
+    """Plant the known bugs, which tests once missed."""
     missed, planted = 0, list[Mutant]()
     for bug in tomllib.loads(KNOWN.read_text(encoding="utf-8"))["bug"]:
         source = (ROOT / bug["file"]).read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def replay(trees: list[Tree], tests: Tests) -> int:
 
 
 def start(tree: Tree, mutant: Mutant, tests: Tests) -> None:
-    """Plant a bug and run what may notice it."""
+    """Plant a bug and run the tests that may notice it."""
     tree.plant(mutant.file, mutant.planted((ROOT / mutant.file).read_bytes()))
     found = tests.of(mutant.file, mutant.function)
     # One file of tests is enough for most bugs, and it takes seconds to import the others.
@@ -111,13 +111,13 @@ def start(tree: Tree, mutant: Mutant, tests: Tests) -> None:
 
 
 def all_mutants() -> list[Mutant]:
-    """Every bug that could be planted."""
+    """Return every mutant of the modules."""
     files = [path.relative_to(ROOT).as_posix() for path in modules()]
     return [mutant for file in files for mutant in mutants_of(file, (ROOT / file).read_bytes())]
 
 
 def draw(places: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    """Draw as many as asked for."""
+    """Draw so many mutants by the seed."""
     random.Random(options.seed).shuffle(places)
     drawn: list[Mutant] = []
     for mutant in places:
@@ -129,7 +129,7 @@ def draw(places: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
 
 
 def read_accepted(places: dict[str, Mutant]) -> set[str]:
-    """Read the keys of bugs that are none; those that no longer stand for any place are named."""
+    """Read the keys of accepted mutants, and name those that no longer match any place."""
     stored: list[dict[str, Any]] = tomllib.loads(ACCEPTED.read_text(encoding="utf-8"))["accepted"]
     keys = {f"{one['file']}: {one['before']} -> {one['after']}" for one in stored}
     for key in sorted(keys - places.keys()):

@@ -49,7 +49,7 @@ from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.thresholds import NEVER, Thresholds, fit_thresholds
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
-from abalone.reproduce.machine import machine, versions
+from abalone.reproduce.task import machine, versions
 from benchmarks.recipe.pools import SHOTS, few_shots, joined
 
 BASES = ("reuters", "arxiv54")

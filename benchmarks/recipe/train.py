@@ -17,7 +17,7 @@ from abalone.evaluation.mixing import vote_logits
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
-from abalone.reproduce.machine import machine, versions
+from abalone.reproduce.task import machine, versions
 from abalone.training.checkpoint import load_tensors
 from abalone.training.crossfit import Answers
 from abalone.training.folds import divide, held_out_labels

@@ -1,4 +1,4 @@
-"""`abalone report`: from model folders and data to a page, and what is said of what does not fit."""
+"""`abalone report`: pages from model folders and data, and refusals."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_runs_side_by_side_in_the_order_given(models, data, tmp_path):
     assert len(shown["comparison"]["differences"]) == 2
 
 
-def test_without_data_the_folder_speaks_for_itself(models, tmp_path, monkeypatch):
+def test_without_data_metadata_of_the_folder_is_shown(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(models[1])
     assert result.exit_code == 0, result.stderr
@@ -165,7 +165,7 @@ def test_mistakes_end_in_status_2(arguments, told, models, data, tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_labels_that_no_scored_document_carries_are_told_for_each_model(models, tmp_path):
+def test_labels_without_a_scored_document_are_named_for_each_model(models, tmp_path):
     carried = [[name for name in row if name != "d"] for row in lists(LABELS[130:])]
     tiny.write_jsonl(tmp_path / "new.jsonl", TEXTS[130:], carried, [None] * 30)
     result = run(*models, "--data", tmp_path / "new.jsonl", "-o", tmp_path / "r.html")
@@ -186,7 +186,7 @@ def test_an_empty_split_is_refused(models, tmp_path):
     assert "the test split of papers is empty; choose another with --split" in result.stderr
 
 
-def test_names_are_as_short_as_tells_folders_apart(tmp_path):
+def test_names_are_the_shortest_different_ends_of_paths(tmp_path):
     assert short_names([tmp_path / "model"]) == ["model"]
     assert short_names([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
     assert short_names([tmp_path / "x" / "model", tmp_path / "y" / "model"]) == ["x/model", "y/model"]

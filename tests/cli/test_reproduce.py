@@ -1,4 +1,4 @@
-"""`abalone reproduce` on a tiny encoder: every table, from data to files, and again from what is stored."""
+"""`abalone reproduce` on a tiny encoder: every table, from data to files, and again from stored results."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_every_table_from_data_to_files(whole):
         assert "epochs of contrastive training 1 (the paper: 80)" in text
 
 
-def test_a_run_is_recorded_with_all_that_is_needed_to_judge_it(whole):
+def test_record_has_scores_machine_and_versions(whole):
     stored = {record["row"]: record for record in records(whole[0])}
     assert len(stored) == len(records(whole[0])) == 15  # each row once, though four tables need some of them
     record = stored["L_MSC-FT"]
@@ -121,14 +121,14 @@ def test_tables_are_printed_without_the_data(whole, workshop, form):
     assert (output / f"ablation.{suffix}").read_text() in result.stdout
 
 
-def test_options_that_fit_nothing_stored_are_told_what_is(whole, workshop):
+def test_options_that_match_no_stored_run_are_refused_with_the_stored_ones(whole, workshop):
     result = run(*words(workshop, whole[0], "ablation", "--print-only", "--epochs", "7"))
     assert result.exit_code == 2
     assert "stored is: encoder, mean pooling, 0 epochs; encoder, mean pooling, 1 epochs" in result.stderr
     assert "the nearest has epochs 1, not 7; learning_rate 0.002, not 5e-05." in " ".join(result.stderr.split())
 
 
-def test_what_differs_is_told_whatever_it_is(whole, workshop, tmp_path):
+def test_refusal_names_the_setting_that_differs(whole, workshop, tmp_path):
     (tmp_path / "config.yaml").write_text((workshop / "config.yaml").read_text() + "dropout: 0.2\n")
     options = ["--config", str(tmp_path / "config.yaml"), "--print-only"]
     result = run(*words(workshop, whole[0], "ablation", *SMALL, *options))
@@ -143,7 +143,7 @@ def test_tables_are_printed_without_the_encoder(whole, workshop, tmp_path, monke
     assert (whole[0] / "ablation.md").read_text() in whole[1].stdout
 
 
-def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop, tmp_path):
+def test_positives_belong_to_the_batch_size_of_the_options(whole, workshop, tmp_path):
     (tmp_path / "config.yaml").write_text((workshop / "config.yaml").read_text().replace("size: 8", "size: 4"))
     assert "batch_size: 4" in (tmp_path / "config.yaml").read_text()
     options = ["--config", str(tmp_path / "config.yaml"), "--stop-after", "0"]
@@ -159,7 +159,7 @@ def test_positives_are_those_of_the_batch_whatever_was_run_since(whole, workshop
 
 
 @pytest.mark.slow
-def test_two_encoders_of_one_name_never_meet(whole, workshop, tmp_path, monkeypatch):
+def test_another_encoder_of_the_same_name_is_refused_by_the_command(whole, workshop, tmp_path, monkeypatch):
     namesake = tiny.save_encoder(tmp_path / "elsewhere" / "encoder", seed=1)
     options = [*SMALL, "--rows", "MSC-FT", "--encoder", namesake]
     before = (whole[0] / "results.jsonl").read_bytes()
@@ -186,7 +186,7 @@ def test_rows_without_an_encoder_need_none(workshop, tmp_path):
     assert run(*words(workshop, tmp_path / "out", "datasets", *SMALL, *gone)).exit_code == 0
 
 
-def test_an_encoder_that_is_not_there_is_told_before_any_run(workshop, tmp_path):
+def test_missing_encoder_is_refused_before_any_run(workshop, tmp_path):
     result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL, "--encoder", str(tmp_path / "gone")))
     assert result.exit_code == 2
     assert "cannot load the encoder" in result.stderr
@@ -194,7 +194,7 @@ def test_an_encoder_that_is_not_there_is_told_before_any_run(workshop, tmp_path)
 
 
 @pytest.mark.slow
-def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
+def test_two_jobs_give_the_same_results_as_one(whole, workshop, tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     rows = ["--rows", "MLM,MSC,MSC-FT,tf-idf"]
     result = run(*words(workshop, tmp_path / "out", "comparison", *SMALL, *rows, "--jobs", "2"))
@@ -209,7 +209,7 @@ def test_two_at_once_come_to_the_same(whole, workshop, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
+def test_killed_command_resumes(workshop, tmp_path, monkeypatch):
     options = [*SMALL, "--rows", "MSC", "--epochs", "6"]
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "whole-cache"))
     assert run(*words(workshop, tmp_path / "whole", "ablation", *options)).exit_code == 0
@@ -230,7 +230,7 @@ def test_a_killed_command_goes_on_where_it_was(workshop, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob("experiments/runs/*"))
 
 
-def test_a_failing_run_is_reported_and_the_table_printed(workshop, tmp_path, monkeypatch):
+def test_failed_run_is_reported_and_the_table_printed(workshop, tmp_path, monkeypatch):
     from abalone.training import pipeline
 
     fit = pipeline.fit
@@ -249,7 +249,7 @@ def test_a_failing_run_is_reported_and_the_table_printed(workshop, tmp_path, mon
     assert [record["row"] for record in records(tmp_path / "out")] == ["L_MLM"]
 
 
-def test_stopping_at_once_trains_nothing(workshop, tmp_path):
+def test_stop_after_zero_minutes_trains_nothing(workshop, tmp_path):
     result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL, "--stop-after", "0"))
     assert result.exit_code == 0, result.output
     assert "5 runs are left" in result.stderr
@@ -267,7 +267,7 @@ def test_stopping_at_once_trains_nothing(workshop, tmp_path):
         (["--pooling", "max"], "pooling must be one of cls, mean"),
     ],
 )
-def test_slips_of_the_hand_cost_nothing(workshop, tmp_path, options, message):
+def test_wrong_options_are_refused_before_any_run(workshop, tmp_path, options, message):
     result = run(*words(workshop, tmp_path / "out", "ablation", *options))
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
@@ -294,12 +294,12 @@ def test_a_corpus_without_a_test_split(workshop, tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_told_to_stop_it_says_that_it_can_go_on(number, status, workshop, tmp_path, monkeypatch):
+def test_stopped_command_says_how_to_continue(number, status, workshop, tmp_path, monkeypatch):
     def told(*_: object, **__: object) -> None:
         os.kill(os.getpid(), number)
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    monkeypatch.setattr("abalone.reproduce.outputs.run_experiments", told)
+    monkeypatch.setattr("abalone.reproduce.runner.run_experiments", told)
     result = run(*words(workshop, tmp_path / "out", "ablation", *SMALL))
     signal.signal(signal.SIGTERM, before)
     assert result.exit_code == status, result.output

@@ -1,4 +1,4 @@
-"""Runs with known answers, no model behind them: random probabilities, and documents that carry some labels."""
+"""Runs without a model: random probabilities, and documents that carry some labels."""
 
 from dataclasses import replace
 

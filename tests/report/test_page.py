@@ -1,4 +1,4 @@
-"""The file: whole, alone, and deaf to whatever the texts say."""
+"""The HTML page: one file that needs nothing else, in which texts stay texts."""
 
 import base64
 import hashlib
@@ -59,7 +59,7 @@ def hostile_page():
     return report_page([run], documents), documents
 
 
-def test_texts_stay_texts():
+def test_markup_in_texts_stays_text():
     page, _ = hostile_page()
     elements = Elements(page)
     assert [tag for tag, _ in elements.found].count("script") == 2
@@ -73,7 +73,7 @@ def test_texts_stay_texts():
     assert not re.search(r"[<>&]|--!?>", elements.scripts[0])
 
 
-def test_it_refers_to_nothing_outside():
+def test_page_refers_to_nothing_outside():
     page, _ = hostile_page()
     elements = Elements(page)
     addresses = [value for _, attrs in elements.found for name, value in attrs.items() if name in ("src", "href")]
@@ -82,7 +82,7 @@ def test_it_refers_to_nothing_outside():
     assert "@import" not in page
 
 
-def test_the_policy_lets_only_its_own_script_and_style_in():
+def test_policy_allows_only_the_pages_own_script_and_style():
     page, _ = hostile_page()
     elements = Elements(page)
     policy = next(a["content"] for tag, a in elements.found if a.get("http-equiv") == "Content-Security-Policy")
@@ -93,7 +93,7 @@ def test_the_policy_lets_only_its_own_script_and_style_in():
     assert not any(name == "style" or name.startswith("on") for _, attrs in elements.found for name in attrs)
 
 
-def test_no_number_is_null_and_numpy_is_plain():
+def test_nan_is_null_and_numpy_is_plain():
     values = {"a": np.array([1.0, np.nan]), "b": np.float32(np.inf), "c": np.int64(3), "d": (0.123456789, True, None)}
     assert json.loads(as_script_data(values)) == {"a": [1, None], "b": None, "c": 3, "d": [0.123457, True, None]}
 

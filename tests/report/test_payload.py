@@ -1,4 +1,4 @@
-"""What the page is given: the library's numbers, for the labels they belong to."""
+"""The data of the page against the library's own numbers."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def payload_of(*runs, texts=None):
     return report_payload(runs, reported.documents_of(runs[0], texts))
 
 
-def test_scores_and_labels_are_those_of_the_library():
+def test_scores_equal_evaluate_and_per_label():
     run = reported.run()
     shown = payload_of(run)["runs"][0]
     answers = run.scored
@@ -45,14 +45,14 @@ def test_labels_that_need_examples_are_rare_and_found_badly_the_worst_first():
     assert needs_examples(table) == [5, 2, 0]
 
 
-def test_the_baseline_stands_beside_the_scores():
+def test_baseline_scores_are_shown():
     run = reported.run()
     assert payload_of(run)["runs"][0]["baseline"] is None
     with_tfidf = replace(run, answers=replace(run.scored, baseline={"macro_f1": 0.25}))
     assert payload_of(with_tfidf)["runs"][0]["baseline"] == {"macro_f1": 0.25}
 
 
-def test_the_map_shows_what_was_meant_and_given():
+def test_map_has_true_and_predicted_labels():
     run = reported.run()
     payload = payload_of(run)
     truth, given = run.scored.truth.toarray(), run.scored.predictions
@@ -63,7 +63,7 @@ def test_the_map_shows_what_was_meant_and_given():
     assert len(shown["loss"]) == len(payload["documents"]["texts"]) == 60
 
 
-def test_the_worst_documents_name_what_is_meant_given_and_likely():
+def test_worst_documents_have_true_predicted_and_likely_labels():
     run = reported.run(labels=9)
     worst = payload_of(run)["runs"][0]["worst"][0]
     row = worst["row"]
@@ -77,7 +77,7 @@ def test_the_worst_documents_name_what_is_meant_given_and_likely():
     assert probabilities[0] == run.scored.probabilities[row].max()
 
 
-def test_every_two_runs_are_compared_both_ways():
+def test_runs_are_compared_in_both_directions():
     runs = [reported.run(name, seed=seed) for seed, name in enumerate("abc")]
     comparison = payload_of(*runs)["comparison"]
     assert comparison["shared"] == 7
@@ -89,7 +89,7 @@ def test_every_two_runs_are_compared_both_ways():
             assert low <= value <= high
 
 
-def test_runs_with_other_labels_are_compared_on_those_they_share():
+def test_runs_with_different_labels_are_compared_on_shared_ones():
     truth = np.random.default_rng(3).random((50, 3)) < 0.5
     one = reported.run("one", truth=truth, names=["a", "b", "c"])
     two = reported.run("two", truth=truth[:, [2, 0]], names=["c", "a"])
@@ -114,7 +114,7 @@ def test_runs_without_a_label_in_common_are_refused():
         payload_of(*runs)
 
 
-def test_no_positive_anywhere_and_a_single_label():
+def test_payload_without_positives_and_with_a_single_label():
     payload = payload_of(reported.run(truth=np.zeros((12, 4))))
     assert payload["documents"]["unlabelled"] == 12
     assert payload["runs"][0]["clustering"] is None
@@ -122,7 +122,7 @@ def test_no_positive_anywhere_and_a_single_label():
     assert payload["runs"][0]["by_label"]["support"] == [12]
 
 
-def test_a_threshold_that_nothing_reaches_is_none():
+def test_threshold_above_one_is_none():
     from dataclasses import replace
 
     from abalone.evaluation.decision import Decision
@@ -133,7 +133,7 @@ def test_a_threshold_that_nothing_reaches_is_none():
     assert payload_of(never)["runs"][0]["labels"]["threshold"] == [0.5, None, 1.0]
 
 
-def test_without_documents_the_folder_speaks_for_itself():
+def test_payload_without_documents_has_the_folders_metadata():
     payload = report_payload([reported.run()], None)
     assert payload["documents"] is None
     assert payload["comparison"] is None
@@ -141,7 +141,7 @@ def test_without_documents_the_folder_speaks_for_itself():
     assert payload["runs"][0]["statistics"]["train"] == 900
 
 
-def test_large_corpora_are_sampled_the_same_way_each_time():
+def test_sample_is_fixed():
     rows = sample(LIMIT_OF_MAP + 500)
     assert len(set(rows.tolist())) == LIMIT_OF_MAP
     assert np.array_equal(rows, np.sort(rows))

@@ -1,4 +1,4 @@
-"""The page without documents: what was said out of fold, where every run knows it."""
+"""The page with out-of-fold predictions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,18 +8,17 @@ import pytest
 import reported
 
 import judged
-from abalone.evaluation import matrices
 from abalone.evaluation.calibration import expected_calibration_error
 from abalone.evaluation.matrices import EVERY
 from abalone.evaluation.metrics import evaluate
-from abalone.report.calibration import reliability, threshold_worth
+from abalone.report.analysis import reliability, threshold_worth
 from abalone.report.page import as_script_data
 from abalone.report.payload import report_payload
 from abalone.report.runs import Answers, Documents
 from abalone.report.runs import _answers as run_answers
 
 
-def test_scores_labels_and_errors_are_those_of_the_answers():
+def test_out_of_fold_scores_equal_those_of_the_folder():
     run = reported.judged_run()
     payload = report_payload([run], None)
     (shown,) = payload["runs"]
@@ -48,7 +47,7 @@ def test_tf_idf_alone_out_of_fold_is_the_baseline():
     assert report_payload([told], None)["runs"][0]["baseline"] == {"macro_f1": 0.25}
 
 
-def test_documents_that_are_given_come_first():
+def test_documents_take_precedence_over_out_of_fold_predictions():
     run = replace(reported.judged_run(), answers=reported.run().scored)
     (shown,) = report_payload([run], reported.documents_of(run))["runs"]
     assert "out_of_fold" not in shown
@@ -56,7 +55,7 @@ def test_documents_that_are_given_come_first():
     assert shown["scores"] != run.out_of_fold.scores(run.frequencies)
 
 
-def test_runs_on_the_same_documents_are_compared_whatever_their_order():
+def test_runs_on_the_same_documents_in_another_order_are_compared():
     one = reported.judged_run("one")
     two = reported.judged_run("two", seed=1, order=np.random.default_rng(0).permutation(60))
     comparison = report_payload([one, two], None)["comparison"]
@@ -68,7 +67,7 @@ def test_runs_on_the_same_documents_are_compared_whatever_their_order():
     assert same["differences"][0][1]["macro_f1"] == [0, 0, 0]  # draw by draw
 
 
-def test_runs_on_other_documents_stand_alone():
+def test_runs_on_different_documents_are_not_compared():
     runs = [reported.judged_run("one"), reported.judged_run("two", order=np.arange(40))]
     payload = report_payload(runs, None)
     assert payload["comparison"] is None
@@ -77,7 +76,7 @@ def test_runs_on_other_documents_stand_alone():
     assert report_payload([runs[0], other], None)["comparison"] is None  # no label in common
 
 
-def test_documents_out_of_fold_need_an_answer_each():
+def test_documents_without_out_of_fold_prediction_are_refused():
     class Model:
         label_names = tuple("abcde")
         predictor_ = SimpleNamespace(backend=None, out_of_fold=None, story={})
@@ -87,7 +86,7 @@ def test_documents_out_of_fold_need_an_answer_each():
     with pytest.raises(ValueError, match="this model has no out-of-fold scores"):
         run_answers(Model, documents)
     Model.predictor_.out_of_fold = judged.out_of_fold(texts[:1], np.eye(1, 5))
-    with pytest.raises(ValueError, match="1 of 2 documents have no out-of-fold answer"):
+    with pytest.raises(ValueError, match="1 of 2 documents have no out-of-fold prediction"):
         run_answers(Model, documents)
     Model.predictor_.out_of_fold = judged.out_of_fold([*texts, "three"], np.eye(3, 5))
     found = run_answers(Model, documents)
@@ -95,12 +94,13 @@ def test_documents_out_of_fold_need_an_answer_each():
     np.testing.assert_array_equal(found.predictions, Model.predictor_.out_of_fold.given.toarray()[:2])
 
 
-def test_where_one_run_has_none_no_scores_are_shown():
+def test_no_scores_are_shown_where_one_run_has_no_out_of_fold_predictions():
     payload = report_payload([reported.judged_run("one"), replace(reported.run("two"), answers=None)], None)
     assert [("scores" in run, run["cross_fitted"]) for run in payload["runs"]] == [(False, True), (False, False)]
 
 
-def test_calibration_of_what_is_kept_is_that_of_all(monkeypatch):
+def test_calibration_by_blocks_equals_that_of_the_whole(monkeypatch):
+    from abalone.evaluation import matrices
 
     run = reported.judged_run()
     truth, probabilities = run.out_of_fold.labels, run.out_of_fold.said()

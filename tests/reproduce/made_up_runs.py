@@ -1,4 +1,4 @@
-"""Finished runs that nobody trained: records with the shape of real ones, and scores that a test decides."""
+"""Records of runs that were not trained, with scores that a test chooses."""
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -6,9 +6,8 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.evaluation.clustering import PROPORTIONS
-from abalone.reproduce.corpus_card import CorpusCard
 from abalone.reproduce.grid import Run
-from abalone.reproduce.results import Record, Results
+from abalone.reproduce.results import CorpusCard, Record, Results
 
 LABELS = 6
 

@@ -7,10 +7,22 @@ from made_up_runs import finish
 
 from abalone.config import Config
 from abalone.losses import loss_spec
-from abalone.reproduce.grid import Grid, choose, planned_runs, points, wanted_runs
-from abalone.reproduce.identity import run_key
+from abalone.reproduce.fingerprints import run_key
+from abalone.reproduce.grid import (
+    ABLATION,
+    COMPARISON,
+    EXPERIMENTS,
+    IMBALANCE,
+    ROWS,
+    Grid,
+    choose,
+    planned_runs,
+    points,
+    refuse_decided,
+    row_names,
+    wanted_runs,
+)
 from abalone.reproduce.results import Results
-from abalone.reproduce.rows import ABLATION, COMPARISON, EXPERIMENTS, IMBALANCE, ROWS, refuse_decided, row_names
 
 BASE = Config(encoder="some-encoder")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from abalone.reproduce.layout import Column, Line, Table, Value, comma_separated, latex, markdown, write
+from abalone.reproduce.layout import Column, Line, Table, Value, comma_separated, escaped, latex, markdown, write
 
 TABLE = Table(
     "example",
@@ -33,7 +33,7 @@ TABLE = Table(
 )
 
 
-def test_values():
+def test_value_has_mean_and_sample_deviation_of_known_values():
     assert Value.of([]) is None
     assert Value.of([None, None]) is None
     assert Value.of([3.0]) == Value(3.0, None)
@@ -57,7 +57,7 @@ def test_markdown():
     ]
 
 
-def test_nobody_is_best_while_a_row_with_runs_to_come_is_ahead():
+def test_no_row_is_bold_while_an_incomplete_one_is_ahead():
     ahead = Line("L_D", r"$\mathcal{L}_{D}$", (Value(99.0, final=False), Value(1.0, final=False), None, "1/3"))
     assert "**" not in markdown(replace(TABLE, sections=(*TABLE.sections[:1], ("", (*TABLE.sections[1][1], ahead)))))
 
@@ -70,7 +70,7 @@ def test_csv_keeps_the_digits():
     assert {len(row) for row in rows} == {10}
 
 
-def test_csv_has_the_same_columns_before_anything_is_finished():
+def test_csv_columns_do_not_depend_on_finished_runs():
     empty = replace(TABLE, sections=(("", (Line("L_A", "A", (None, None, None, "0/3")),)),))
     assert comma_separated(empty).splitlines()[0] == comma_separated(TABLE).splitlines()[0]
 
@@ -89,7 +89,7 @@ def test_latex():
     assert {line.count("&") for line in rows} == {4}
 
 
-def test_a_table_longer_than_a_page_goes_on_on_the_next():
+def test_latex_of_a_long_table_is_a_longtable():
     lines = tuple(Line(f"label {n}", f"label {n}", (Value(1.0), None, None, "3/3")) for n in range(90))
     text = latex(replace(TABLE, sections=(("head", lines),)))
     assert text.startswith("% example: needs the packages booktabs and longtable")
@@ -116,3 +116,22 @@ def test_all_formats_are_written(tmp_path):
     write(TABLE, tmp_path / "new")
     assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["example.csv", "example.md", "example.tex"]
     assert (tmp_path / "new" / "example.md").read_text() == markdown(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (r"a\b", r"a\textbackslash{}b"),
+        ("{50 %}", r"\{50 \%\}"),
+        ("a_b & c", r"a\_b \& c"),
+        ("two\nlines", "two lines"),
+        ("−0.5 ± 1", r"$-$0.5 $\pm$ 1"),
+    ],
+)
+def test_special_characters_are_escaped(text, written):
+    assert escaped(text) == written
+
+
+@pytest.mark.parametrize("start", ["[", "*"])
+def test_start_of_a_row_is_no_argument_of_the_command_before(start):
+    assert escaped(f"{start}1pt]").startswith("{")

@@ -1,24 +1,25 @@
-"""From stored results to the paper's tables: what is averaged, chosen, set beside and left open."""
+"""Tables from stored results: means, chosen settings, pairs, the paper's figures, missing runs."""
 
+from dataclasses import replace
 from statistics import stdev
 
 import pytest
 from made_up_runs import LABELS, card, finish, record
 
 from abalone.config import Config
-from abalone.reproduce.grid import Grid, points, wanted_runs
-from abalone.reproduce.imbalance import imbalance_tables
+from abalone.reproduce.grid import ABLATION, COMPARISON, IMBALANCE, REPRESENTATION, ROWS, Grid, points, wanted_runs
 from abalone.reproduce.layout import Value
-from abalone.reproduce.outputs import present
 from abalone.reproduce.paper import ABLATION as PAPER_ABLATION
 from abalone.reproduce.paper import COMPARISON as PAPER_COMPARISON
 from abalone.reproduce.results import Results
-from abalone.reproduce.rows import ABLATION, COMPARISON, IMBALANCE, REPRESENTATION, ROWS
 from abalone.reproduce.tables import (
+    ablation_details,
     ablation_tables,
     clustering_table,
     comparison_tables,
     datasets_table,
+    imbalance_tables,
+    present,
     representation_table,
 )
 from abalone.reproduce.view import View
@@ -80,7 +81,7 @@ def test_the_comparison_shows_the_setting_that_validation_chose(tmp_path):
     ]
 
 
-def test_a_choice_that_may_change_is_seen_to(tmp_path):
+def test_setting_of_incomplete_rows_is_marked_provisional(tmp_path):
     made = view(tmp_path)
     runs = [run for run in wanted_runs([COMPARISON], made.grid, BASE, made.results) if run.row in ("L_BCE", "L_FCL")]
     for run in runs:
@@ -113,7 +114,7 @@ def test_captions_count_in_english(tmp_path):
     assert "the mean over 1 temperature × 3 seeds ± the sample standard deviation; learning rate" in three
 
 
-def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
+def test_published_figures_are_shown_only_for_the_papers_corpora(tmp_path):
     theirs = cell(ablation_tables(view(tmp_path, published="AAPD"))[0], "L_MSC", "macro-F1, the paper")
     assert theirs == Value(60.00)
     main = comparison_tables(view(tmp_path, published="UK-LEX"))[0]
@@ -133,13 +134,13 @@ def test_the_papers_figures_stand_beside_ours_only_on_its_corpora(tmp_path):
     assert [line.name for line in datasets_table(view(tmp_path)).lines] == ["papers"]
 
 
-def test_the_papers_rows_are_ours():
+def test_published_rows_are_rows_of_our_tables():
     assert all(list(rows) == [row.name for row in ABLATION.rows] for rows in PAPER_ABLATION.values())
     ours = [row.name for row in COMPARISON.rows]
     assert all([name for name in ours if name in rows] == list(rows) for rows in PAPER_COMPARISON.values())
 
 
-def test_representation(tmp_path):
+def test_representation_shows_clustering_scores(tmp_path):
     made = view(tmp_path)
     for run in wanted_runs([REPRESENTATION.only(["L_MLM"])], made.grid, BASE, made.results):
         finish(made.results, run, 0.25 * run.config.seed)
@@ -174,7 +175,7 @@ def test_runs_whose_records_lack_what_is_shown_do_not_count(tmp_path, gone):
     assert (tmp_path / "imbalance.png").is_file()
 
 
-def test_imbalance(tmp_path):
+def test_imbalance_shows_positives_and_forces_by_third_and_label(tmp_path):
     made = view(tmp_path)
     for row, value in (("L_Base", 0.4), ("L_MSC", 0.2)):
         for point in points(ROWS[row], IMBALANCE, made.grid, BASE, made.results):
@@ -197,6 +198,66 @@ def test_imbalance(tmp_path):
 
 def test_the_imbalance_figure_has_the_rows_of_its_table(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("abalone.reproduce.outputs.draw_imbalance", lambda _, panels, *__, **___: drawn.append(panels))
+    monkeypatch.setattr("abalone.reproduce.figures.draw_imbalance", lambda _, panels, *__, **___: drawn.append(panels))
     present(["imbalance"], [IMBALANCE.only(["L_MSC"])], view(tmp_path), tmp_path)
     assert {name for methods in drawn[0].values() for name in methods} == {"L_MSC"}
+
+
+GAIN = {0.1: 0.02, 0.2: -0.01}  # of L_MSC over L_Base, by temperature
+
+
+@pytest.fixture
+def ablation_view(tmp_path) -> View:
+    """Nine runs of L_Base, six of L_MSC."""
+    about = card()
+    made = View(about, Grid(), BASE, Results(tmp_path / "results.jsonl", about.fingerprint))
+    for run in wanted_runs([ABLATION], made.grid, BASE, made.results):
+        level = 0.5 + run.config.seed / 10 + run.config.temperature  # of both losses
+        if run.row == "L_Base":
+            finish(made.results, run, level)
+        elif run.row == "L_MSC" and run.config.temperature in GAIN:
+            finish(made.results, run, level + GAIN[run.config.temperature])
+    return made
+
+
+def section_cell(table, section: str, row: str, title: str):
+    return cell(replace(table, sections=((section, dict(table.sections)[section]),)), row, title)
+
+
+def test_pairs_compare_losses_with_l_base_at_the_same_temperature_and_seed(ablation_view):
+    overall, thirds, _ = ablation_details(ablation_view)
+    everywhere = "all temperatures"
+    assert [heading for heading, _ in overall.sections] == [everywhere, *(f"temperature {t}" for t in (0.07, 0.1, 0.2))]
+    # L_MLM has no temperature, and L_Base nothing above itself.
+    assert [line.name for line in overall.sections[0][1]] == ["L_BQueue", "L_BQProto", "L_MSC"]
+    gain = section_cell(overall, everywhere, "L_MSC", "macro-F1, at 0.5")
+    assert (gain.mean, gain.deviation) == pytest.approx((0.5, stdev([2, 2, 2, -1, -1, -1])))
+    assert section_cell(overall, everywhere, "L_MSC", "macro-F1: ahead, tuned") == "3/6"
+    assert section_cell(overall, everywhere, "L_MSC", "pairs") == "6/9"
+    assert section_cell(overall, "temperature 0.1", "L_MSC", "micro-F1, tuned").mean == pytest.approx(2)
+    assert section_cell(overall, "temperature 0.2", "L_MSC", "micro-F1: ahead, tuned") == "0/3"
+    assert section_cell(overall, "temperature 0.07", "L_MSC", "pairs") == "0/3"
+    assert section_cell(overall, "temperature 0.07", "L_MSC", "micro-F1, tuned") is None
+    assert section_cell(thirds, "temperature 0.2", "L_MSC", "tail, at 0.5").mean == pytest.approx(-1)
+    assert "Not complete" in overall.caption
+    assert "Bold" not in overall.caption
+
+
+def test_each_loss_is_shown_at_each_temperature(ablation_view):
+    table = ablation_details(ablation_view)[-1]
+    assert table.name == "ablation-temperatures"
+    assert section_cell(table, "", "L_Base", "0.2, macro-F1, at 0.5").mean == pytest.approx(80)
+    assert section_cell(table, "", "L_Base", "0.2, macro-F1, tuned").mean == pytest.approx(90)
+    assert section_cell(table, "", "L_MSC", "0.1, micro-F1 on validation, at 0.5").mean == pytest.approx(72)
+    assert section_cell(table, "", "L_MSC", "0.07, tail, tuned") is None
+
+
+def test_details_need_l_base_or_several_temperatures(ablation_view):
+    def names(experiment, made=ablation_view):
+        return [table.name for table in ablation_details(made, experiment)]
+
+    assert names(ABLATION.only(["L_MLM"])) == []
+    assert names(ABLATION.only(["L_MSC"])) == names(ABLATION.only(["L_Base"])) == ["ablation-temperatures"]
+    one = View(ablation_view.card, Grid(temperatures=(0.1,)), BASE, ablation_view.results)
+    assert names(ABLATION, one) == ["ablation-pairs", "ablation-pairs-thirds"]
+    assert [heading for heading, _ in ablation_details(one)[0].sections] == ["temperature 0.1"]

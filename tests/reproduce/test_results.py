@@ -1,15 +1,14 @@
-"""The results file outlives kills, versions and machines."""
+"""The results file and the corpus card outlive kills, versions and machines."""
 
 import json
 from dataclasses import replace
 
 import pytest
-from made_up_runs import card, finish, record
+from made_up_runs import card, corpus, finish, record
 
 from abalone.config import Config
-from abalone.reproduce.corpus_card import CORPUS, CorpusCard
 from abalone.reproduce.grid import Grid, Run
-from abalone.reproduce.results import RESULTS, Results, read_records
+from abalone.reproduce.results import CORPUS, RESULTS, CorpusCard, Results, read_records
 from abalone.reproduce.view import View
 
 RUN, OTHER = Run("L_MSC", Config()), Run("L_MSC", Config(seed=1))
@@ -20,7 +19,7 @@ def path(tmp_path):
     return tmp_path / RESULTS
 
 
-def test_what_is_appended_is_read_back(path):
+def test_appended_record_is_read_back(path):
     results = Results(path, "corpus")
     assert results.get(RUN) is None
     finish(results, RUN, 0.75)
@@ -32,7 +31,7 @@ def test_what_is_appended_is_read_back(path):
 
 
 @pytest.mark.parametrize("left", [1, 40, -1])
-def test_a_kill_in_the_middle_of_a_line_costs_that_line_alone(path, left):
+def test_unfinished_line_is_left_out_and_replaced(path, left):
     results = Results(path, "corpus")
     finish(results, RUN)
     whole = path.read_bytes()
@@ -48,7 +47,7 @@ def test_a_kill_in_the_middle_of_a_line_costs_that_line_alone(path, left):
     assert path.read_bytes().startswith(whole)
 
 
-def test_nothing_but_an_unfinished_line(path):
+def test_file_with_only_an_unfinished_line_is_empty(path):
     path.write_bytes(b'{"row": "L_M')
     with pytest.warns(UserWarning, match="not finished"):
         results = Results(path, "corpus")
@@ -57,14 +56,14 @@ def test_nothing_but_an_unfinished_line(path):
 
 
 @pytest.mark.parametrize("line", ["{not json}", "[1]", '{"row": "L_MSC"}', "[" * 5000, '{"seed": ' + "9" * 5000 + "}"])
-def test_a_line_that_is_no_result_is_told_by_number(path, line):
+def test_line_that_is_no_record_is_an_error_with_its_number(path, line):
     finish(Results(path, "corpus"), RUN)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(ValueError, match=r"results\.jsonl:2: not the result"):
         Results(path, "corpus")
 
 
-def test_a_number_that_has_changed_is_told(path):
+def test_checksum_finds_a_changed_number(path):
     results = Results(path, "corpus")
     finish(results, RUN, 0.75)
     finish(results, OTHER, 0.515625)
@@ -91,7 +90,7 @@ def test_results_of_an_older_version_are_found(path):
     assert Results(path, "corpus").get(Run("L_MSC", Config(max_chunks=2))) is None
 
 
-def test_where_it_was_computed_does_not_matter(path, tmp_path):
+def test_results_are_found_whatever_the_device_and_the_encoders_folder(path, tmp_path):
     encoder = tmp_path / "some-encoder"
     encoder.mkdir()
     finish(Results(path, "corpus"), Run("L_MSC", Config(encoder="some-encoder", device="cpu")))
@@ -134,7 +133,7 @@ def test_the_nearest_result_says_which_settings_keep_it_from_being_found(path):
     assert results.nearest([Run("L_BCE", Config())]) == {}
 
 
-def test_what_it_started_from_matters(path):
+def test_results_depend_on_the_pre_training(path):
     results = Results(path, "corpus")
     config = Config(objective="bce", epochs=5)
     started = Run("L_MSC-FT", config, Config(learning_rate=2e-5))
@@ -144,7 +143,7 @@ def test_what_it_started_from_matters(path):
     assert results.get(started) is not None
 
 
-def test_no_number_is_never_written(path):
+def test_nan_is_never_written(path):
     results = Results(path, "corpus")
     broken = {**record(RUN, "corpus"), "seconds": float("nan")}
     with pytest.raises(ValueError, match="JSON"):
@@ -167,7 +166,7 @@ def test_no_number_is_never_written(path):
         ({"forces": {"attraction": [], "repulsion": ["x"]}}, r"it\['forces'\]\['repulsion'\]\[0\] is str"),
     ],
 )
-def test_a_record_that_tables_could_not_use_is_told_by_number(path, change, told):
+def test_record_of_wrong_shape_is_an_error_with_its_number(path, change, told):
     path.write_text(json.dumps({**record(RUN, "corpus"), **change}) + "\n")
     with pytest.raises(ValueError, match=rf"results\.jsonl:1: not the result.* \({told}|{told}.*remove the line"):
         Results(path, "corpus")
@@ -193,10 +192,40 @@ def test_records_of_other_labels_are_refused(path):
         ({"name": 3}, r"it\['name'\] is int"),
     ],
 )
-def test_a_damaged_corpus_card_is_told(tmp_path, change, told):
+def test_damaged_corpus_card_is_refused_with_the_reason(tmp_path, change, told):
     card().save(tmp_path)
     stored = json.loads((tmp_path / CORPUS).read_text())
     assert CorpusCard.load(tmp_path).fingerprint == stored["fingerprint"]
     (tmp_path / CORPUS).write_text(json.dumps({**stored, **change}))
     with pytest.raises(ValueError, match=rf"corpus\.json is damaged \(.*{told}"):
         CorpusCard.load(tmp_path)
+
+
+LARGE, SMALL = Config(batch_size=16, queue_size=32), Config(batch_size=4, queue_size=8)
+
+
+def test_positives_are_kept_for_each_batch_and_queue_size(tmp_path):
+    cards = [CorpusCard.of(corpus(), base) for base in (LARGE, SMALL)]
+    assert cards[0].positives != cards[1].positives
+    for each in [*cards, cards[0]]:
+        each.save(tmp_path)
+    assert CorpusCard.load(tmp_path, LARGE).positives == cards[0].positives
+    assert CorpusCard.load(tmp_path, SMALL).positives == cards[1].positives
+    assert len(json.loads((tmp_path / CORPUS).read_text())["positives"]) == 2
+
+
+def test_positives_of_other_sizes_are_unknown(tmp_path):
+    CorpusCard.of(corpus(), LARGE).save(tmp_path)
+    unknown = CorpusCard.load(tmp_path, SMALL).positives
+    assert {value for kind in unknown.values() for row in kind.values() for value in row} == {None}
+
+
+@pytest.mark.parametrize("then", [None, LARGE])
+def test_card_of_an_older_version_has_the_positives_of_the_default_sizes(tmp_path, then):
+    new = CorpusCard.of(corpus(), Config())
+    new.save(tmp_path)
+    stored = json.loads((tmp_path / CORPUS).read_text())
+    (tmp_path / CORPUS).write_text(json.dumps({**stored, "positives": dict(new.positives)}))
+    if then is not None:
+        CorpusCard.of(corpus(), then).save(tmp_path)
+    assert CorpusCard.load(tmp_path).positives == new.positives

@@ -1,4 +1,4 @@
-"""Who runs what, when: skipping, failing, stopping, and encoders that are gone."""
+"""Execution of runs: skipping, failing, stopping, and missing encoders."""
 
 import json
 import multiprocessing
@@ -10,12 +10,11 @@ from made_up_runs import corpus, record
 
 from abalone.config import Config
 from abalone.files.cache import KEPT, cache_dir
-from abalone.reproduce import runner, work, workers
-from abalone.reproduce.corpus_card import CorpusCard
-from abalone.reproduce.grid import Grid, Run, wanted_runs
-from abalone.reproduce.results import RESULTS, Results
-from abalone.reproduce.rows import ABLATION, COMPARISON
+from abalone.reproduce import runner
+from abalone.reproduce.grid import ABLATION, COMPARISON, Grid, Run, wanted_runs
+from abalone.reproduce.results import RESULTS, CorpusCard, Results
 from abalone.reproduce.runner import execute
+from abalone.reproduce.task import Task
 
 GRID = Grid(seeds=(0, 1), learning_rates=(1e-3,), epochs=1).capped()
 TUNED = COMPARISON.only(["L_MSC-FT"])
@@ -46,7 +45,7 @@ def trained(monkeypatch):
             task.encoder_folder.mkdir(parents=True, exist_ok=True)
         return record(task.run, corpus_key)
 
-    monkeypatch.setattr(workers, "carry_out", carry_out)
+    monkeypatch.setattr(runner, "carry_out", carry_out)
     return done_and_broken
 
 
@@ -54,7 +53,7 @@ def go(results, experiments=(ABLATION,), **options):
     return execute(lambda done: wanted_runs(experiments, GRID, BASE, done), corpus(), results, **options)
 
 
-def test_what_is_done_is_not_done_again(results, trained):
+def test_finished_runs_are_not_repeated(results, trained):
     outcome = go(results)
     assert outcome.finished == len(trained[0]) == 2 + 4 * 3 * 2
     assert (outcome.left, outcome.failures) == (0, [])
@@ -63,7 +62,7 @@ def test_what_is_done_is_not_done_again(results, trained):
     assert results.path.read_bytes() == before
 
 
-def test_a_run_that_fails_does_not_end_the_others(results, trained):
+def test_failed_run_is_reported_and_the_others_go_on(results, trained):
     broken = "L_Base, τ=0.1, lr=0.001, epochs=1, seed 0"
     trained[1].add(broken)
     lines: list[str] = []
@@ -71,20 +70,20 @@ def test_a_run_that_fails_does_not_end_the_others(results, trained):
     assert [str(failure.task.run) for failure in outcome.failures] == [broken]
     assert outcome.finished == 2 + 4 * 3 * 2 - 1
     assert f"failed: {broken}: ValueError: the loss is nan" in lines
-    trace = outcome.failures[0].task.folder / workers.ERROR
+    trace = outcome.failures[0].task.folder / runner.ERROR
     assert "in carry_out" in trace.read_text()
     trained[1].clear()
     assert go(results).finished == 1  # tried again, and nothing else
 
 
-def test_fine_tuning_follows_what_it_starts_from(results, trained):
+def test_fine_tuning_follows_its_pre_training(results, trained):
     outcome = go(results, [TUNED])
     started = [(line.partition(",")[0], line[-1]) for line in trained[0]]
     assert started == [("L_MSC", "0"), ("L_MSC-FT", "0"), ("L_MSC", "1"), ("L_MSC-FT", "1")]
     assert outcome.finished == 4
 
 
-def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
+def test_fine_tuning_waits_until_its_pre_training_is_chosen(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
     lines: list[str] = []
     execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results, tell=lines.append)
@@ -93,7 +92,7 @@ def test_fine_tuning_waits_where_there_is_a_choice(results, trained):
     assert [line.partition(" ")[0] for line in lines] == [f"[{done}/8]" for done in range(1, 9)]
 
 
-def test_what_is_not_chosen_for_want_of_a_start_is_left(results, trained):
+def test_fine_tuning_without_a_chosen_pre_training_is_left(results, trained):
     grid = Grid(seeds=(0, 1), learning_rates=(1e-3, 1e-4), epochs=1).capped()
     trained[1].add("L_MSC, τ=0.1, lr=0.001, epochs=1, seed 1")
     outcome = execute(lambda done: wanted_runs([TUNED], grid, BASE, done), corpus(), results)
@@ -108,7 +107,7 @@ def test_fine_tuning_is_not_started_from_a_run_that_failed(results, trained):
     assert outcome.left == 1
 
 
-def test_an_encoder_that_is_gone_is_trained_again_and_recorded_once(results, trained):
+def test_missing_encoder_is_trained_again_and_recorded_once(results, trained):
     pretraining = [run for run in wanted_runs([TUNED], GRID, BASE, results) if run.row == "L_MSC"]
     for run in pretraining:  # results that came from another machine
         results.append(run, record(run, "corpus"))
@@ -120,7 +119,7 @@ def test_an_encoder_that_is_gone_is_trained_again_and_recorded_once(results, tra
     assert any("again, for its encoder" in line for line in lines)
 
 
-def test_no_run_is_started_after_the_time_is_over(results, trained, monkeypatch):
+def test_no_run_is_started_after_the_deadline(results, trained, monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(runner.time, "monotonic", lambda: 60 * next(clock))
     outcome = go(results, stop_after=3)
@@ -130,8 +129,8 @@ def test_no_run_is_started_after_the_time_is_over(results, trained, monkeypatch)
 
 
 def test_a_warning_is_told_once(results, monkeypatch, trained):
-    plain = workers.carry_out
-    monkeypatch.setattr(workers, "carry_out", lambda *args, **kw: {**plain(*args, **kw), "warnings": ["cut to 64"]})
+    plain = runner.carry_out
+    monkeypatch.setattr(runner, "carry_out", lambda *args, **kw: {**plain(*args, **kw), "warnings": ["cut to 64"]})
     lines: list[str] = []
     go(results, tell=lines.append)
     assert lines.count("note: cut to 64") == 1
@@ -141,13 +140,13 @@ def test_an_interruption_is_no_failure(results, trained, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "carry_out", stop)
+    monkeypatch.setattr(runner, "carry_out", stop)
     with pytest.raises(KeyboardInterrupt):
         go(results)
     assert not results.path.exists()
 
 
-def test_commands_with_other_outputs_or_encoders_do_not_meet(tmp_path):
+def test_checkpoint_folders_differ_by_output_and_encoder(tmp_path):
     run = wanted_runs([TUNED], GRID, BASE, Results(tmp_path / RESULTS, "corpus"))[0]
 
     def task(output, encoder):
@@ -170,9 +169,9 @@ def test_fine_tuning_starts_from_the_pre_training_of_its_own_encoder(results, tr
     assert (other.run.row, other.again) == ("L_MSC", True)
 
 
-def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
+def test_unused_checkpoints_and_encoders_are_removed(tmp_path):
     run = Run("L_MSC", BASE, keep_encoder=True)
-    old, new = (work.Task(run, key, tmp_path) for key in ("old", "new"))
+    old, new = (Task(run, key, tmp_path) for key in ("old", "new"))
     places = [old.folder, old.encoder_folder]
     for place in places:
         place.mkdir(parents=True)
@@ -188,15 +187,15 @@ def test_what_nobody_has_used_for_long_is_forgotten(tmp_path):
     assert not any(place.exists() for place in places)
 
 
-def test_where_the_runs_of_several_processes_write_is_told_once(results, trained, monkeypatch):
-    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: workers.Alone(*given))
+def test_folder_of_the_logs_is_told_once(results, trained, monkeypatch):
+    monkeypatch.setattr(runner, "make_workers", lambda jobs, *given: runner.Sequential(*given))
     lines: list[str] = []
     go(results, jobs=2, tell=lines.append)
-    told = [line for line in lines if workers.LOG in line]
+    told = [line for line in lines if runner.LOG in line]
     assert told == lines[:1]
     assert str(cache_dir() / "experiments" / "runs") in told[0]
     go(results, jobs=2, tell=lines.append)  # nothing is left to do
-    assert [line for line in lines if workers.LOG in line] == told
+    assert [line for line in lines if runner.LOG in line] == told
 
 
 def test_a_folder_belongs_to_one_corpus(tmp_path):
@@ -215,7 +214,7 @@ def test_a_folder_belongs_to_one_corpus(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_dies_is_reported_and_replaced(results):
     nowhere = [Run("L_MLM", Config(epochs=0, seed=seed, encoder="/nowhere")) for seed in range(3)]
-    tasks = [work.Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
+    tasks = [Task(run, f"key{run.config.seed}", results.path.parent) for run in nowhere]
     others = multiprocessing.active_children()  # of tests before this one
 
     def kill_the_worker() -> None:
@@ -223,7 +222,7 @@ def test_a_process_that_dies_is_reported_and_replaced(results):
         worker.kill()
         worker.join()
 
-    with workers.Crew(1, corpus(), "corpus") as crew:
+    with runner.ProcessPool(1, corpus(), "corpus") as crew:
         crew.submit(tasks[0])
         kill_the_worker()  # at work
         task, outcome = crew.next()

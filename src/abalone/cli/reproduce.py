@@ -1,6 +1,7 @@
-"""`abalone reproduce`: compute the paper's tables and figures for any corpus and encoder."""
+"""`abalone reproduce`: the paper's tables and figures, for any corpus and encoder."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
     from abalone.reproduce.runner import Outcome
 
 FAILED = 1  # exit status
-GRID, HOW = "The grid, the paper's by default", "How to run"
 T = TypeVar("T", int, float)
+
+
+def _option(panel: str, metavar: str, text: str, **limits: Any) -> Any:
+    return typer.Option(metavar=metavar, help=text, rich_help_panel=panel, **limits)
+
+
+_grid, _how = partial(_option, "The grid, the paper's by default"), partial(_option, "How to run")
 
 
 @app.command()
@@ -51,40 +58,17 @@ def reproduce(
     print_only: Annotated[
         bool, typer.Option("--print-only", help="Make the tables from the results stored in DIR, without reading DATA.")
     ] = False,
-    rows: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these rows, such as MSC,BCE.", rich_help_panel=GRID)
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Seeds; by default 0,1,2.", rich_help_panel=GRID)
-    ] = None,
-    temperatures: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Temperatures; by default 0.07,0.1,0.2.", rich_help_panel=GRID)
-    ] = None,
-    learning_rates: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Learning rates; by default 5e-5,2e-5.", rich_help_panel=GRID)
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Contrastive epochs; by default 80.", rich_help_panel=GRID),
-    ] = None,
-    baseline_epochs: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Epochs of supervised losses; by default 10,40,80.", rich_help_panel=GRID),
-    ] = None,
-    finetune_epochs: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Epochs of fine-tuning; by default 5,10.", rich_help_panel=GRID)
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Runs at the same time, on one device.", rich_help_panel=HOW)
-    ] = 1,
-    stop_after: Annotated[
-        float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Start no new run after this long.", rich_help_panel=HOW),
-    ] = None,
-    device: Annotated[str | None, typer.Option(metavar="NAME", help=DEVICE_HELP, rich_help_panel=HOW)] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, fp32, bf16 or fp16.", rich_help_panel=HOW)
-    ] = None,
+    rows: Annotated[str | None, _grid("NAMES", "Only these rows, such as MSC,BCE.")] = None,
+    seeds: Annotated[str | None, _grid("LIST", "Seeds; by default 0,1,2.")] = None,
+    temperatures: Annotated[str | None, _grid("LIST", "Temperatures; by default 0.07,0.1,0.2.")] = None,
+    learning_rates: Annotated[str | None, _grid("LIST", "Learning rates; by default 5e-5,2e-5.")] = None,
+    epochs: Annotated[int | None, _grid("N", "Contrastive epochs; by default 80.", min=1)] = None,
+    baseline_epochs: Annotated[str | None, _grid("LIST", "Epochs of supervised losses; by default 10,40,80.")] = None,
+    finetune_epochs: Annotated[str | None, _grid("LIST", "Epochs of fine-tuning; by default 5,10.")] = None,
+    jobs: Annotated[int, _how("N", "Runs at the same time, on one device.", min=1)] = 1,
+    stop_after: Annotated[float | None, _how("MINUTES", "Start no new run after this long.", min=0)] = None,
+    device: Annotated[str | None, _how("NAME", DEVICE_HELP)] = None,
+    precision: Annotated[str | None, _how("NAME", "auto, fp32, bf16 or fp16.")] = None,
     **reading: Any,
 ) -> None:
     """Regenerate a table or figure of the paper on DATA.
@@ -94,17 +78,16 @@ def reproduce(
     from abalone.config import Config
     from abalone.data.benchmarks import BENCHMARKS
     from abalone.device import choose_device
-    from abalone.reproduce.corpus_card import CorpusCard
-    from abalone.reproduce.grid import Grid, wanted_runs
+    from abalone.reproduce.grid import TABLES, Grid, chosen_experiments, refuse_decided, row_names, wanted_runs
     from abalone.reproduce.layout import FORMATS
-    from abalone.reproduce.outputs import TABLES, chosen_experiments, present, run_experiments
     from abalone.reproduce.paper import PUBLISHED
-    from abalone.reproduce.results import RESULTS, Results
-    from abalone.reproduce.rows import refuse_decided, row_names
+    from abalone.reproduce.results import RESULTS, CorpusCard, Results
+    from abalone.reproduce.runner import run_experiments
+    from abalone.reproduce.tables import present
     from abalone.reproduce.view import View
     from abalone.training.interruption import TrainingTerminated, told_to_stop
 
-    # Everything that can be wrong with the options is said before anything slow.
+    # All options are checked before anything slow.
     if table not in {*TABLES, "all"}:
         raise InputError(f"no table is called {table!r}; there are {', '.join(TABLES)}, and all")
     if form not in FORMATS:
@@ -155,10 +138,10 @@ def reproduce(
     if print_only:
         base = base.replace(encoder=results.stored_encoder(base.encoder))
     wanted = wanted_runs(experiments, grid, base, results)
-    # Rows that train nothing fit any grid, so they say nothing about whether this one is stored.
+    # Rows that train nothing fit any grid: they do not tell whether this one is stored.
     telling = [run for run in wanted if run.config.epochs] or wanted
     if print_only and wanted and not any(map(results.get, telling)):
-        raise InputError(_what_is_stored(results, telling))
+        raise InputError(_no_match(results, telling))
     for made in present(names, experiments, View(card, grid, base, results), output):
         typer.echo("\n".join(map(printable, FORMATS[form][1](made).split("\n"))))
     typer.echo(f"written to {output}", err=True)
@@ -176,8 +159,8 @@ def _numbers(name: str, given: str | None, kind: Callable[[str], T]) -> tuple[T,
         raise InputError(f"--{name.replace('_', '-')} must be {whole} separated by commas, got {given!r}") from None
 
 
-def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
-    """Return the error for options without stored results: which results there are, and the nearest ones."""
+def _no_match(results: "Results", wanted: "Sequence[Run]") -> str:
+    """Return the message for options that no stored run matches: what is stored, and how the nearest run differs."""
     configs = [record["config"] for record in results.all()]
     kinds = sorted({f"{c['encoder']}, {c['pooling']} pooling, {c['epochs']} epochs" for c in configs})
     found = "; ".join(kinds) or "nothing"
@@ -187,7 +170,7 @@ def _what_is_stored(results: "Results", wanted: "Sequence[Run]") -> str:
 
 
 def _tell_outcome(outcome: "Outcome") -> None:
-    """Print which runs are left or failed, and exit with status 1 if any failed."""
+    """Print what was not done, and why; a failed run is status 1."""
     if outcome.left:
         typer.echo(f"{outcome.left} runs are left: run the same command again to continue", err=True)
     if not outcome.failures:

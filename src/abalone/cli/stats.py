@@ -29,8 +29,7 @@ def stats(
 ) -> None:
     """Show what a corpus looks like: sizes, labels, and the shape of its tail."""
     from abalone.data.load import load_corpus
-    from abalone.report.picture import picture_format
-    from abalone.report.tail import draw_tail
+    from abalone.report.pictures import draw_tail, picture_format
 
     if plot is not None:
         picture_format(plot)  # before the long work rather than after it
@@ -61,7 +60,7 @@ def _as_dict(corpus: "Corpus", measured: "CorpusStats") -> dict[str, object]:
 def _print_stats(corpus: "Corpus", measured: "CorpusStats") -> None:
     from rich.console import Console
 
-    from abalone.report.tail import tail_chart
+    from abalone.report.pictures import tail_chart
 
     console = Console(highlight=False, markup=False)  # label names may hold brackets
     console.print(

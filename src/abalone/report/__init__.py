@@ -1,1 +1,1 @@
-"""What a person looks at: charts in the terminal, pictures, pages."""
+"""The HTML report, and charts of the long tail."""

@@ -1,4 +1,4 @@
-"""One HTML file that stands alone: figures, documents and scores of one run or of several side by side."""
+"""The HTML page: scores, charts and documents of one run, or of several side by side, in one file."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ from abalone.report.runs import Documents, ReportedRun, run_of
 if TYPE_CHECKING:
     from abalone.classifier import AbaloneClassifier
 
-# In this order: a constant must be there before the first line that needs it runs.
+# In this order: a constant must be defined before the first line that needs it runs.
 SCRIPTS = (
     *("dom", "chart", "scores", "curves", "tail", "labels", "thirds", "calibration", "map", "clustering"),
     *("confusion", "documents", "versus", "settings", "main"),
@@ -37,9 +37,10 @@ def write_report(
     """Write a report on one model, or a comparison of several, to an HTML file.
 
     Args:
-        models: finished models by the names that the page is to call them.
-        output: the file; an old one stays whole until the new one is complete.
-        documents: what to score them on. Without it the page shows what the models remember of their training.
+        models: finished models by their names on the page.
+        output: the file; an old one stays until the new one is complete.
+        documents: what to score them on. Without it, the page shows the out-of-fold predictions and metadata of the
+            model folders.
     """
     if not models:
         raise InputError("a report needs at least one model")
@@ -49,7 +50,7 @@ def write_report(
 
 
 def report_page(runs: Sequence[ReportedRun], documents: Documents | None) -> str:
-    """The page as text."""
+    """Return the page as HTML."""
     assets = files("abalone.report") / "assets"
     # One function around all: a name in one file cannot be taken for a name of the browser.
     scripts = "\n".join((assets / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
@@ -66,7 +67,7 @@ def report_page(runs: Sequence[ReportedRun], documents: Documents | None) -> str
 
 
 def _policy(script: str, style: str) -> str:
-    """Nothing runs but our own script, and nothing is fetched: the browser holds the page to it."""
+    """Return the content security policy: only our own script runs, and nothing is fetched."""
     return (
         f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -78,7 +79,7 @@ def _fingerprint(source: str) -> str:
 
 
 def as_script_data(value: Any) -> str:
-    """Plain values as JSON that is safe inside a script element, whatever the texts say.
+    """Return JSON that is safe inside a script element, whatever the texts contain.
 
     Example:
         >>> as_script_data({"text": "</script>"})
@@ -88,7 +89,7 @@ def as_script_data(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Without numpy, without digits that nobody reads; NaN and infinity become null."""
+    """Return plain values of `DIGITS` digits instead of numpy's; NaN and infinity become null."""
     match value:
         case np.ndarray() | np.generic():
             return _plain(value.tolist())
@@ -105,5 +106,5 @@ def _plain(value: Any) -> Any:
 
 
 def _well_formed(text: str) -> str:
-    """With U+FFFD for half a character, say in a file name that is no UTF-8: nothing can write or show one."""
+    """Replace lone surrogates, as in a file name that is not UTF-8, by U+FFFD: they cannot be encoded."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

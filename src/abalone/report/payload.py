@@ -1,4 +1,4 @@
-"""Everything that the page shows, as plain values: numbers from the library, texts as they are, nothing drawn yet."""
+"""The data of the page as plain values: numbers and texts, nothing drawn yet."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -17,25 +17,32 @@ from abalone.evaluation.clustering import cluster_by_combination, label_combinat
 from abalone.evaluation.matrices import EVERY, Labels
 from abalone.evaluation.metrics import THIRDS, LabelScore, evaluate, per_label
 from abalone.evaluation.out_of_fold import WHERE
-from abalone.report.calibration import reliability_by_third, threshold_worth
-from abalone.report.confusion import confusion
-from abalone.report.documents import LONG_EXCERPT, document_losses, excerpt, worst_documents
-from abalone.report.history import learning_curves
-from abalone.report.map import document_map
+from abalone.report.analysis import (
+    confusion,
+    document_losses,
+    document_map,
+    excerpt,
+    learning_curves,
+    reliability_by_third,
+    threshold_worth,
+    worst_documents,
+)
 from abalone.report.runs import Answers, Documents, ReportedRun
 
 LOW_F1 = 0.5  # of a label that needs examples
-LIKELY = 5  # labels of a document to read that are shown with their probability, beside those meant or given
+LONG_EXCERPT = 700  # characters of a document to read
+LIKELY = 5  # most probable labels of a document to read that are shown beside true and predicted ones
+MEASURES = ("support", "predicted", "precision", "recall", "f1")  # of each label
 
 
 def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> dict[str, Any]:
-    """What the page is made of.
+    """Return all data of the page.
 
     Labels are indices into one list, the labels of all runs in order of first appearance: runs may know different ones.
-    Without documents, runs that all have out-of-fold answers are shown by these.
+    Without documents, runs that all have out-of-fold predictions are shown with these.
 
     Args:
-        runs: the models, each with answers where there are documents.
+        runs: the models, each with predictions where there are documents.
         documents: what they were scored on.
     """
     names = tuple(dict.fromkeys(name for run in runs for name in run.label_names))
@@ -64,7 +71,7 @@ def report_payload(runs: Sequence[ReportedRun], documents: Documents | None) -> 
 
 
 def _of_run(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
-    """What its folder alone can tell."""
+    """Return what needs the model folder alone."""
     statistics = {name: value for name, value in run.story["statistics"].items() if name != "frequencies"}
     thresholds = run.decision.thresholds.values
     return {
@@ -100,11 +107,11 @@ def _of_documents(documents: Documents, column: dict[str, int], mapped: np.ndarr
 
 
 def _of_scored(run: ReportedRun, columns: np.ndarray, documents: Documents) -> dict[str, Any]:
-    """What a run makes of the documents."""
+    """Return scores, map, clustering and worst documents of a run."""
     answers = run.scored
     probabilities = answers.probabilities[EVERY, EVERY]
     losses = document_losses(answers.truth, probabilities)
-    # How out-of-fold answers rank is known of all of them together only: some probabilities are left out.
+    # Ranking measures need all out-of-fold predictions together: some probabilities are left out of the folder.
     ranked = None if documents.out_of_fold else probabilities
     scores = evaluate(answers.truth, answers.predictions, probabilities=ranked, frequencies=run.frequencies)
     return {
@@ -116,10 +123,10 @@ def _of_scored(run: ReportedRun, columns: np.ndarray, documents: Documents) -> d
 
 
 def _of_out_of_fold(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
-    """What was said of a run's training documents by models that had not seen them; there are no texts to read."""
+    """Return the out-of-fold scores of a run; there are no texts to read."""
     found = run.out_of_fold
     if found is None:
-        raise InputError(f"the run {run.name!r} has no out-of-fold answers")
+        raise InputError(f"the run {run.name!r} has no out-of-fold predictions")
     return {
         **_of_answers(replace(run, answers=Answers.out_of_fold(found)), columns, found.scores(run.frequencies)),
         "baseline": run.story.get("scores", {}).get(f"{WHERE}, tf-idf alone"),
@@ -132,7 +139,7 @@ def _of_out_of_fold(run: ReportedRun, columns: np.ndarray) -> dict[str, Any]:
 
 
 def _on_the_same_documents(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """The runs with their out-of-fold answers in the same order; none if documents or all labels are different."""
+    """Return the runs with their out-of-fold predictions in one order; none if documents or all labels differ."""
     if not set.intersection(*(set(run.label_names) for run in runs)):
         return []
     found = [run.out_of_fold for run in runs if run.out_of_fold is not None]
@@ -148,7 +155,7 @@ def _on_the_same_documents(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
 
 
 def _of_answers(run: ReportedRun, columns: np.ndarray, scores: dict[str, float]) -> dict[str, Any]:
-    """Scores, and all that follows from probabilities, truth and given labels."""
+    """Return scores, and everything else that needs only truth, probabilities and predictions."""
     answers = run.scored
     truth, probabilities, predictions = answers.truth, answers.probabilities, answers.predictions
     table = per_label(truth, predictions, run.label_names, run.frequencies)
@@ -169,7 +176,7 @@ def _of_answers(run: ReportedRun, columns: np.ndarray, scores: dict[str, float])
 def needs_examples(table: Sequence[LabelScore]) -> list[int]:
     """Return the labels that more training documents would help most: rare ones with a low F1, the worst first.
 
-    A label that none of the documents carries is not among them: nothing is known of it.
+    A label without a document is not among them: its F1 is unknown.
 
     Args:
         table: as `per_label` makes it, with training frequencies.
@@ -182,11 +189,8 @@ def needs_examples(table: Sequence[LabelScore]) -> list[int]:
     return [place for _, _, place in sorted(needy)]
 
 
-MEASURES = ("support", "predicted", "precision", "recall", "f1")
-
-
 def _map(answers: Answers, columns: np.ndarray, losses: np.ndarray) -> dict[str, Any] | None:
-    """Where the documents lie, what they were given and how far off that is; `None` without an encoder."""
+    """Return place, predicted labels and loss of the documents on the map; `None` without an encoder."""
     if answers.embeddings is None:
         return None
     return {
@@ -197,7 +201,7 @@ def _map(answers: Answers, columns: np.ndarray, losses: np.ndarray) -> dict[str,
 
 
 def _clustering(answers: Answers, device: str) -> dict[str, Any] | None:
-    """Of the documents on the map; `None` without one, and where they carry fewer than two combinations of labels."""
+    """Return clustering scores of the documents on the map; `None` without a map or a second label combination."""
     truth = answers.truth[answers.mapped]
     if answers.embeddings is None or label_combinations(truth).max() < 1:
         return None
@@ -222,7 +226,7 @@ def _confusion(truth: csr_array, predictions: Labels, columns: np.ndarray) -> di
 def _worst(
     run: ReportedRun, answers: Answers, columns: np.ndarray, documents: Documents, losses: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The documents with the highest loss: what is meant, what was given, and how sure the run was of each."""
+    """Return the documents with the highest loss: true, predicted and most probable labels of each."""
     shown = []
     for row in worst_documents(losses):
         probabilities = answers.probabilities[row : row + 1, EVERY][0]  # [L]
@@ -253,7 +257,7 @@ def _worst(
 
 
 def _comparison(runs: Sequence[ReportedRun]) -> dict[str, Any]:
-    """Scores of all runs on the labels that all know, and of every two the differences on the same draws."""
+    """Return scores of all runs on the labels they share, and differences of every two on the same draws."""
     shared = [name for name in runs[0].label_names if all(name in run.label_names for run in runs[1:])]
     if not shared:
         raise InputError(f"the runs {', '.join(run.name for run in runs)} have no label in common to compare them on")
@@ -280,6 +284,6 @@ def _plain(intervals: dict[str, Interval]) -> dict[str, list[float]]:
 
 
 def _rows(matrix: csr_array, rows: np.ndarray) -> list[np.ndarray]:
-    """The columns of the ones in some rows of a 0/1 matrix."""
+    """Return the columns of the ones in some rows of a 0/1 matrix."""
     chosen = matrix[rows]
     return [chosen.indices[start:stop] for start, stop in pairwise(chosen.indptr)]

@@ -1,4 +1,4 @@
-"""What a report is about: finished models, and what they make of documents whose labels are known."""
+"""Documents to score, and finished models with their predictions on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Documents:
 
     Args:
         name: of the corpus.
-        split: which part of it; "out of fold" where these are training documents of all models, to be shown with the
-            answers of models that had not seen them.
+        split: which part of it; "out of fold" where these are training documents of all models, to be shown with
+            out-of-fold predictions.
         texts: the documents.
         labels: the label names of each.
     """
@@ -47,21 +47,21 @@ class Documents:
 
     @property
     def out_of_fold(self) -> bool:
-        """Whether models are asked for what was said of them out of fold."""
+        """Whether to show the out-of-fold predictions of these documents."""
         return self.split == WHERE
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a run makes of the documents. Columns are the run's own labels.
+    """The predictions of a run on the documents. Columns are the run's own labels.
 
     Args:
         truth: 0/1, [n, L].
-        probabilities: [n, L]; of out-of-fold answers, computed block by block.
-        predictions: 0/1, [n, L]; of out-of-fold answers, sparse.
+        probabilities: [n, L]; out of fold, computed block by block.
+        predictions: 0/1, [n, L]; out of fold, sparse.
         mapped: rows that the map shows, in order.
-        embeddings: of those rows, [m, h]; `None` of a model without an encoder.
-        baseline: scores of the tf-idf model that is mixed in, by itself; `None` where there is none.
+        embeddings: of those rows, [m, h]; `None` without an encoder.
+        baseline: scores of the tf-idf expert alone; `None` without one.
     """
 
     truth: csr_array
@@ -73,7 +73,7 @@ class Answers:
 
     @classmethod
     def out_of_fold(cls, found: "OutOfFold", rows: np.ndarray | slice = slice(None)) -> "Answers":
-        """Return what was said of training documents by models that had not seen them; nothing of it can be mapped."""
+        """Return the out-of-fold predictions of training documents; without embeddings there is no map."""
         order = np.arange(len(found))[rows]
         return cls(
             truth=found.labels[order],
@@ -89,13 +89,13 @@ class ReportedRun:
     """One model of a report.
 
     Args:
-        name: how the page calls it.
+        name: on the page.
         label_names: [L].
         decision: from probabilities to labels.
         config: its settings.
-        story: what its folder tells: history, scores, statistics of its data.
-        answers: what it makes of the documents; `None` where there are none.
-        out_of_fold: what was said of its training documents by models that had not seen them, if it is known.
+        story: metadata of its folder: history, scores, statistics of its data.
+        answers: its predictions on the documents; `None` where there are none.
+        out_of_fold: the out-of-fold predictions of its training documents, if the folder has them.
     """
 
     name: str
@@ -108,7 +108,7 @@ class ReportedRun:
 
     @property
     def scored(self) -> Answers:
-        """Its answers, which must be there."""
+        """Its predictions; raise where there are none."""
         if self.answers is None:
             raise InputError(f"the run {self.name!r} was not scored on the documents of the report")
         return self.answers
@@ -125,7 +125,7 @@ class ReportedRun:
 
 
 def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = None) -> ReportedRun:
-    """A model as a report wants it, scored on the documents if there are any."""
+    """Return a model as a run of a report, scored on the documents if there are any."""
     predictor = model.predictor_
     return ReportedRun(
         name=name,
@@ -141,7 +141,7 @@ def run_of(name: str, model: "AbaloneClassifier", documents: Documents | None = 
 def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     texts, predictor = documents.texts, model.predictor_
     if documents.out_of_fold:
-        return _honest_answers(model, documents, None if predictor.backend is None else predictor.embed(texts))
+        return _out_of_fold_answers(model, documents, None if predictor.backend is None else predictor.embed(texts))
     probabilities, vectors = predictor.probabilities_and_vectors(texts)
     embeddings = vectors if isinstance(vectors, np.ndarray) else None
     mapped = sample(len(texts))
@@ -156,14 +156,14 @@ def _answers(model: "AbaloneClassifier", documents: Documents) -> Answers:
     )
 
 
-def _honest_answers(model: "AbaloneClassifier", documents: Documents, embeddings: np.ndarray | None) -> Answers:
-    """What was said of training documents out of fold; the embeddings [n, h] are those of the finished model."""
+def _out_of_fold_answers(model: "AbaloneClassifier", documents: Documents, embeddings: np.ndarray | None) -> Answers:
+    """Return out-of-fold predictions of training documents; the embeddings [n, h] are the finished model's."""
     predictor = model.predictor_
     if predictor.out_of_fold is None:
         raise InputError(NOT_JUDGED)
     rows = predictor.out_of_fold.rows(documents.texts)
     if unknown := int((rows < 0).sum()):
-        raise InputError(f"{unknown} of {len(rows)} documents have no out-of-fold answer: leave them out")
+        raise InputError(f"{unknown} of {len(rows)} documents have no out-of-fold prediction: leave them out")
     mapped = sample(len(rows))
     return Answers(
         truth=known_labels(documents.labels, model.label_names),
@@ -176,7 +176,7 @@ def _honest_answers(model: "AbaloneClassifier", documents: Documents, embeddings
 
 
 def sample(documents: int, limit: int = LIMIT_OF_MAP) -> np.ndarray:
-    """Rows to draw, in order: all, or as many as the limit allows, always the same ones."""
+    """Return the rows to draw, in order: all, or a fixed random sample of `limit`."""
     if documents <= limit:
         return np.arange(documents)
     return np.sort(np.random.default_rng(0).choice(documents, size=limit, replace=False))

@@ -1,1 +1,1 @@
-"""The paper's tables and figures as data, and one runner that makes them for any corpus and encoder."""
+"""The paper's tables and figures, for any corpus and encoder. Only `cli/reproduce.py` imports this package."""

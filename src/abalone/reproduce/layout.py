@@ -1,9 +1,13 @@
-"""A table of means and deviations, and how it looks in Markdown, CSV and LaTeX."""
+"""Tables of means and deviations in Markdown, CSV and LaTeX.
+
+pandas would not make this shorter: its Markdown pads the columns, and its LaTeX knows neither headed sections nor
+deviations in small type. What is left are the rules for bold, which it does not have.
+"""
 
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +15,6 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from abalone.files.atomic import written_whole
-from abalone.reproduce.latex import escaped
 
 MISSING = "–"
 LONG = 45  # rows that fit on a page
@@ -23,7 +26,7 @@ class Value:
 
     Args:
         mean, deviation: of the values.
-        final: whether no value is missing; what is not final is never set in bold.
+        final: whether no value is missing; a value that is not final is never set in bold.
     """
 
     mean: float
@@ -31,9 +34,9 @@ class Value:
     final: bool = True
 
     @classmethod
-    def of(cls, values: Sequence[float | None], *, final: bool = True) -> "Value | None":
-        """Mean and sample deviation of what is known; None of nothing."""
-        known = [value for value in values if value is not None]
+    def of(cls, values: Iterable[float | None], *, factor: float = 1, final: bool = True) -> "Value | None":
+        """Return mean and sample deviation of the known values, each times `factor`; None without any."""
+        known = [factor * value for value in values if value is not None]
         if not known:
             return None
         return cls(fmean(known), stdev(known) if len(known) > 1 else None, final)
@@ -45,7 +48,7 @@ Best = Literal["highest", "lowest"]
 
 @dataclass(frozen=True)
 class Column:
-    """What stands above and how its numbers are shown.
+    """The heading of a column, and how its numbers are shown.
 
     Args:
         heading: in plain words.
@@ -71,7 +74,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: its name, and a cell a column."""
+    """A row: its name, and one cell per column."""
 
     name: str
     latex: str
@@ -87,7 +90,7 @@ class Table:
         first: heading of the rows' names.
         columns: of all rows.
         sections: rows by heading; an empty heading is a rule in LaTeX and nothing elsewhere.
-        caption: sentences that say what it is and how it was made.
+        caption: sentences that describe the table and how it was made.
     """
 
     name: str
@@ -103,8 +106,8 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    """As GitHub shows it."""
-    bold = _best(table)
+    """Render a table as GitHub's Markdown."""
+    best = _best(table)
     rows = [
         [table.first, *(column.title for column in table.columns)],
         ["---", *("---:" for _ in table.columns)],
@@ -112,22 +115,17 @@ def markdown(table: Table) -> str:
     for heading, lines in table.sections:
         if heading:
             rows.append([f"**{heading}**", *("" for _ in table.columns)])
-        for line in lines:
-            cells = (
-                _shown(cell, column, "**{}**" if (line.name, column) in bold else "{}", " ± ")
-                for cell, column in zip(line.cells, table.columns, strict=True)
-            )
-            rows.append([line.name, *cells])
-    body = "\n".join(f"| {' | '.join(map(_in_a_row, row))} |" for row in rows)
+        rows += [[line.name, *_shown(table, line, best, "**{}**", " ± {}")] for line in lines]
+    body = "\n".join(f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows)
     return f"### {table.name}\n\n{body}\n\n{table.caption}\n"
 
 
-def _in_a_row(cell: str) -> str:
+def _markdown_cell(cell: str) -> str:
     return " ".join(cell.splitlines()).replace("|", r"\|")
 
 
 def comma_separated(table: Table) -> str:
-    """All digits, mean and deviation in columns of their own; each row says which table and section it is of."""
+    """Render a table as CSV: all digits, deviations in columns of their own, table and section in every row."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     head = ["table", "section", table.first]
@@ -147,7 +145,7 @@ def comma_separated(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """In the paper's layout; one that is longer than a page goes on on the next."""
+    """Render a table in the paper's layout; one that is longer than a page continues on the next."""
     caption = rf"\caption{{{escaped(table.caption)}}}\label{{table:{table.name}}}"
     form, head, body = "l" + "c" * len(table.columns), _latex_head(table), _latex_body(table)
     if len(table.lines) <= LONG:
@@ -177,20 +175,38 @@ def _latex_head(table: Table) -> list[str]:
 
 
 def _latex_body(table: Table) -> list[str]:
-    bold, width, out = _best(table), len(table.columns) + 1, []
+    best, width, out = _best(table), len(table.columns) + 1, []
     for heading, lines in table.sections:
         out.append(r"\midrule")
         if heading:
             out += [rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{escaped(heading)}}}}} \\", r"\midrule"]
         for line in lines:
-            cells = (
-                _shown(cell, column, r"\textbf{{{}}}" if (line.name, column) in bold else "{}", r" {\tiny$\pm$", "}")
-                if isinstance(cell, Value)
-                else escaped(_shown(cell, column, "{}", ""))
-                for cell, column in zip(line.cells, table.columns, strict=True)
-            )
+            cells = _shown(table, line, best, r"\textbf{{{}}}", r" {{\tiny$\pm${}}}", escaped)
             out.append(" & ".join([line.latex, *cells]) + r" \\")
     return [*out, r"\bottomrule"]
+
+
+_MATH = {"<": "<", ">": ">", "|": "|", "−": "-", "³": "^3", "⁴": "^4"} | {
+    character: rf"\{name}"
+    for character, name in zip("×±≥↑↓βτ", ("times", "pm", "geq", "uparrow", "downarrow", "beta", "tau"), strict=True)
+}
+_ESCAPES = str.maketrans(
+    {character: rf"\{character}" for character in "{}%&_#$"}
+    | {character: f"${code}$" for character, code in _MATH.items()}
+    # At the start of a row, [ and * would be arguments of the command that ended the row above.
+    | {character: f"{{{character}}}" for character in "[*"}
+    | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\textasciitilde{}", "–": "--", "…": r"\dots{}"}
+)
+
+
+def escaped(text: str) -> str:
+    """Return LaTeX that shows `text` on one line.
+
+    Example:
+        >>> escaped("50 % of [a_b]")
+        '50 \\\\% of {[}a\\\\_b]'
+    """
+    return " ".join(text.splitlines()).translate(_ESCAPES)
 
 
 FORMATS: dict[str, tuple[str, Callable[[Table], str]]] = {
@@ -208,8 +224,9 @@ def write(table: Table, folder: Path) -> None:
 
 
 def _best(table: Table) -> set[tuple[str, Column]]:
-    """Row and column of the best means that miss no run: of a single row none is best, and while a row with runs to
-    come is ahead nobody else is.
+    """Return row and column of each mean to set in bold: the best of several that are final.
+
+    While a row with runs to come is ahead, no other row is best.
     """
     best = set()
     for number, column in enumerate(table.columns):
@@ -223,11 +240,23 @@ def _best(table: Table) -> set[tuple[str, Column]]:
     return best
 
 
-def _shown(cell: Cell, column: Column, mean: str, between: str, after: str = "") -> str:
-    if not isinstance(cell, Value):
-        return cell or MISSING
-    deviation = "" if cell.deviation is None else f"{between}{_number(cell.deviation, column)}{after}"
-    return mean.format(_number(cell.mean, column)) + deviation
+def _shown(
+    table: Table,
+    line: Line,
+    best: set[tuple[str, Column]],
+    bold: str,
+    deviation: str,
+    words: Callable[[str], str] = str,
+) -> list[str]:
+    """Return the cells of a row as text, with patterns for bold means and for deviations."""
+    shown = []
+    for cell, column in zip(line.cells, table.columns, strict=True):
+        if isinstance(cell, Value):
+            text = (bold if (line.name, column) in best else "{}").format(_number(cell.mean, column))
+            shown.append(text if cell.deviation is None else text + deviation.format(_number(cell.deviation, column)))
+        else:
+            shown.append(words(cell or MISSING))
+    return shown
 
 
 def _number(value: float, column: Column) -> str:

@@ -1,9 +1,9 @@
-"""The paper's own figures, to stand beside ours where the corpus is the same.
+"""The paper's published figures, shown beside ours where the corpus is the same.
 
 Audibert, Gauffre & Amini, "Exploring Contrastive Learning for Long-Tailed Multi-Label Text Classification".
 """
 
-# What our readers call the paper's corpora.
+# The paper's names by the names that `load_corpus` knows.
 PUBLISHED = {"aapd": "AAPD", "rcv1": "RCV1", "uk-lex69": "UK-LEX"}
 ENCODERS = {"AAPD": "roberta-base", "RCV1": "roberta-base", "UK-LEX": "legal-bert-base-uncased"}
 
@@ -77,5 +77,5 @@ REPRESENTATION: dict[str, dict[str, tuple[float, float]]] = {
 
 
 def about(published: str) -> str:
-    """For captions: what the paper's figures for a corpus are."""
+    """Return the sentence of a caption about the paper's figures for a corpus."""
     return f"The paper: its own figures for {published}, with {ENCODERS[published]} and its own splits."

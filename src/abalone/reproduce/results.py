@@ -1,26 +1,37 @@
-"""The results file: one finished run a JSON line, only ever appended to."""
+"""Stored results: one finished run per JSON line, and the description of the corpus that tables need."""
 
 import json
 import os
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+
+from abalone.config import Config
+from abalone.data.corpus import Corpus, CorpusStats
 from abalone.errors import InputError
 from abalone.evaluation.clustering import PROPORTIONS
+from abalone.evaluation.diagnostics import positives_in_epoch
+from abalone.files.atomic import written_whole
+from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
+from abalone.reproduce.fingerprints import corpus_fingerprint, differences, encoder_name, portable, run_key
 from abalone.reproduce.grid import Run
-from abalone.reproduce.identity import differences, encoder_name, portable, run_key
+from abalone.reproduce.paper import PUBLISHED
 
-RESULTS, CHECKSUM = "results.jsonl", "checksum"
+RESULTS, CORPUS = "results.jsonl", "corpus.json"
+CHECKSUM = "checksum"
 Record = dict[str, Any]
 
 _SETTINGS = {"encoder": str, "pooling": str, "epochs": NUMBER}
 _SCORES = {"*": (NUMBER, None)}
 _CURVE = [(NUMBER, None)]
-SHAPE = {
+_CLUSTERING = {"proportions": [NUMBER], "documents": [NUMBER], "silhouette": _CURVE, "davies_bouldin": _CURVE}
+RECORD_SHAPE = {  # what tables rely on
     "config": _SETTINGS,
     "starts_from": (None, _SETTINGS),
     "encoder_fingerprint?": str,  # results of older versions have none
@@ -29,27 +40,36 @@ SHAPE = {
         "validation": {"half": {"micro_f1": NUMBER}},
         "test": {"half": _SCORES, "macro": _SCORES, "micro": _SCORES},
     },
-    "clustering?": (
-        None,
-        {"proportions": [NUMBER], "documents": [NUMBER], "silhouette": _CURVE, "davies_bouldin": _CURVE},
-    ),
+    "clustering?": (None, _CLUSTERING),
     "forces?": (None, {"attraction": _CURVE, "repulsion": _CURVE}),
     "date": str,
     "seconds": NUMBER,
     "machine": {"cpu": (str, None), "gpu": (str, None)},
 }
-"""What tables rely on in a record."""
+
+_POSITIVES = {"mean": [(NUMBER, None)], "missing": [(NUMBER, None)]}
+_KINDS = {"base": _POSITIVES, "msc": _POSITIVES}
+CARD_SHAPE = {
+    "name": str,
+    "fingerprint": str,
+    "published": (str, None),
+    "label_names": [str],
+    "statistics": {"frequencies": [int], "*": NUMBER},
+    "positives": ([{"batch_size": int, "queue_size": int, **_KINDS}], _KINDS),
+}
+# Older versions stored the positives of a single batch and queue size, mostly these.
+_ONE_SIZE = {"batch_size": 32, "queue_size": 512}
 
 
 class Results:
     """Finished runs of one corpus.
 
     A process may be killed in the middle of a line. Such a line is recognised by the missing line end, left out when
-    reading, and cut off before the next one is written; anything else that is no record is an error, told by line.
+    reading, and cut off before the next one is written; any other line that is no record is an error with its number.
 
     Args:
         path: the file; it need not exist.
-        corpus: the fingerprint of the corpus; results of others are passed over.
+        corpus: the fingerprint of the corpus; results of others are ignored.
     """
 
     def __init__(self, path: Path, corpus: str) -> None:
@@ -63,25 +83,25 @@ class Results:
         return len(self._records)
 
     def key(self, run: Run) -> str:
-        """The name of a run on this corpus."""
+        """Return the key of a run on this corpus."""
         parent = None if run.starts_from is None else portable(run.starts_from)
         return run_key(portable(run.config), parent, self.corpus)
 
     def get(self, run: Run) -> Record | None:
-        """What was recorded of a run; None if it is not finished."""
+        """Return the record of a run; None if it is not finished."""
         return self._records.get(self.key(run))
 
     def validation_micro_f1(self, run: Run) -> float | None:
-        """What settings are chosen by."""
+        """Return the score that settings are chosen by; None if the run is not finished."""
         record = self.get(run)
         return None if record is None else float(record["scores"]["validation"]["half"]["micro_f1"])
 
     def all(self) -> list[Record]:
-        """Every record, in the order of the file."""
+        """Return every record, in the order of the file."""
         return list(self._records.values())
 
     def stored_encoder(self, encoder: str) -> str:
-        """The name that `encoder` has here, also when its folder is gone.
+        """Return the name that `encoder` has here, also when its folder is gone.
 
         Then nothing but the results can tell the folder `models/bert` from the hub's `models/bert`.
         """
@@ -101,9 +121,9 @@ class Results:
                 )
 
     def nearest(self, runs: Sequence[Run]) -> dict[str, tuple[Any, Any]]:
-        """The settings, stored and wanted, that keep the most similar result from being one of these runs.
+        """Return the settings, stored and wanted, in which the most similar result differs from these runs.
 
-        What a run starts from is not looked at.
+        The pre-training that a run starts from is not compared.
         """
         found = (
             differences(record["config"], portable(run.config))
@@ -119,7 +139,9 @@ class Results:
         line = json.dumps(whole, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
-            _cut_unfinished(file.fileno(), self.path)
+            content = self.path.read_bytes()
+            if content and not content.endswith(b"\n"):  # an unfinished line
+                os.ftruncate(file.fileno(), content.rfind(b"\n") + 1)
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -127,7 +149,7 @@ class Results:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file, without an unfinished one at the end."""
+    """Return the records of a file, without an unfinished one at the end."""
     if not path.is_file():
         return []
     lines = path.read_bytes().split(b"\n")
@@ -139,7 +161,7 @@ def read_records(path: Path) -> list[Record]:
 def _record(line: bytes, path: Path, number: int) -> Record:
     try:
         record = json.loads(line)
-        wrong = misfit(record, SHAPE) or _misfit_curves(record.get("clustering"))
+        wrong = misfit(record, RECORD_SHAPE) or _misfit_curves(record.get("clustering"))
     except (ValueError, RecursionError):
         wrong = "it is not JSON"
     if wrong:
@@ -156,19 +178,113 @@ def _record(line: bytes, path: Path, number: int) -> Record:
 
 
 def _checksum(record: Record) -> str:
-    """Of what it says, not of how it is spaced."""
+    """Return a checksum of the values, not of their spacing."""
     return f"{zlib.crc32(json.dumps(record).encode()):08x}"
 
 
 def _misfit_curves(clustering: Mapping[str, list[Any]] | None) -> str | None:
     if not clustering:
         return None
-    lengths = {len(clustering[name]) for name in ("proportions", "documents", "silhouette", "davies_bouldin")}
-    same = clustering["proportions"] == list(PROPORTIONS) and len(lengths) == 1
+    same = clustering["proportions"] == list(PROPORTIONS) and len({len(clustering[name]) for name in _CLUSTERING}) == 1
     return None if same else "it['clustering'] has other proportions"
 
 
-def _cut_unfinished(file: int, path: Path) -> None:
-    content = path.read_bytes()
-    if content and not content.endswith(b"\n"):
-        os.ftruncate(file, content.rfind(b"\n") + 1)
+@dataclass(frozen=True)
+class CorpusCard:
+    """The facts of a corpus that tables show, so that they can be printed again without it.
+
+    Args:
+        name: of the corpus.
+        fingerprint: of its documents.
+        published: its name in the paper, if it is one of the paper's.
+        label_names, statistics: as in `Corpus` and `CorpusStats`.
+        batch_size, queue_size: of the counted positives.
+        positives: for each label the mean number of positives of an anchor, and the share of anchors without one;
+            "base" in the batch alone, "msc" with queue and prototypes. None where nothing is known.
+    """
+
+    name: str
+    fingerprint: str
+    published: str | None
+    label_names: tuple[str, ...]
+    statistics: Mapping[str, Any]
+    batch_size: int
+    queue_size: int
+    positives: Mapping[str, Mapping[str, list[float | None]]]
+
+    @classmethod
+    def of(cls, corpus: Corpus, base: Config, published: str | None = None) -> "CorpusCard":
+        """Describe `corpus`, with the batch and queue of `base`."""
+        sizes = _sizes(base)
+        found = positives_in_epoch(corpus.train.labels, **sizes)
+        kinds = {"base": {"queue": False, "prototypes": False}, "msc": {"queue": True, "prototypes": True}}
+        positives = {
+            name: {"mean": rounded(found.mean(**given)), "missing": rounded(found.missing(**given))}
+            for name, given in kinds.items()
+        }
+        statistics = corpus.stats().as_dict()
+        fingerprint = corpus_fingerprint(corpus)
+        return cls(corpus.name, fingerprint, published, corpus.label_names, statistics, **sizes, positives=positives)
+
+    def save(self, folder: Path) -> None:
+        """Write it to `folder`, beside positives of other batches and queues; refuse the folder of another corpus."""
+        before = _read_card(folder / CORPUS) if (folder / CORPUS).is_file() else None
+        if before is not None and before["fingerprint"] != self.fingerprint:
+            raise InputError(
+                f"{folder} holds results of other documents ({before['name']}, {before['statistics']['train']:,} to "
+                f"train on): give another --output for {self.name}"
+            )
+        card = asdict(self)
+        own = {"batch_size": card.pop("batch_size"), "queue_size": card.pop("queue_size")}
+        others = [] if before is None else [found for found in before["positives"] if not own.items() <= found.items()]
+        card["positives"] = [*others, {**own, **card["positives"]}]
+        with written_whole(folder / CORPUS) as file:
+            file.write(json.dumps(card, indent=1, ensure_ascii=False).encode())
+
+    @classmethod
+    def load(cls, folder: Path, base: Config | None = None) -> "CorpusCard":
+        """Read the card of `folder`, with the positives for the batch and queue of `base`."""
+        if not (folder / CORPUS).is_file():
+            raise FileNotFoundError(f"no results are stored in {folder}: run the command without --print-only first")
+        stored, sizes = _read_card(folder / CORPUS), _sizes(base or Config())
+        nothing = [None] * len(stored["label_names"])
+        unknown = {kind: {"mean": nothing, "missing": nothing} for kind in _KINDS}
+        found = next((found for found in stored["positives"] if sizes.items() <= found.items()), unknown)
+        positives = {kind: found[kind] for kind in _KINDS}
+        return cls(**stored | sizes | {"label_names": tuple(stored["label_names"]), "positives": positives})
+
+
+def _sizes(base: Config) -> dict[str, int]:
+    return {"batch_size": base.batch_size, "queue_size": base.queue_size}
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    """Return a stored card, with a list of the positives for each batch and queue."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if wrong := misfit(stored, CARD_SHAPE):
+            raise InputError(wrong)
+        if isinstance(stored["positives"], dict):
+            stored["positives"] = [_ONE_SIZE | stored["positives"]]
+        _check_card(stored)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = readable(str(error))
+        raise InputError(f"{path} is damaged ({reason}): remove it, and run without --print-only") from None
+    return {name: stored[name] for name in CARD_SHAPE}
+
+
+def _check_card(stored: Mapping[str, Any]) -> None:
+    """Raise unless every label has a frequency and positives, and the paper's corpora are the paper's."""
+    by_label = [row for found in stored["positives"] for kind in _KINDS for row in found[kind].values()]
+    labels = len(stored["label_names"])
+    if any(len(row) != labels for row in [stored["statistics"]["frequencies"], *by_label]):
+        raise InputError(f"not one value for each of the {labels} labels")
+    if missing := {field.name for field in fields(CorpusStats)} - stored["statistics"].keys():
+        raise InputError(f"it has no {', '.join(sorted(missing))}")
+    if stored["published"] is not None and stored["published"] not in PUBLISHED.values():
+        raise InputError(f"the paper has no corpus {stored['published']!r}")
+
+
+def rounded(values: np.ndarray) -> list[float | None]:
+    """Return numbers for JSON with six decimals; None for NaN."""
+    return [None if np.isnan(value) else round(float(value), 6) for value in values]

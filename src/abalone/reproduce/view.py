@@ -1,15 +1,13 @@
-"""What tables and figures are made from: the finished runs of each row."""
+"""The finished runs of each row of a table, and the part of its caption that says how they were made."""
 
 from dataclasses import dataclass
 
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.errors import InputError
-from abalone.reproduce.corpus_card import CorpusCard
-from abalone.reproduce.grid import Grid, Point, choose, planned_runs, points
-from abalone.reproduce.identity import encoder_name
+from abalone.reproduce.fingerprints import encoder_name
+from abalone.reproduce.grid import Experiment, Grid, Point, Row, choose, planned_runs, points
 from abalone.reproduce.layout import Value
-from abalone.reproduce.results import Record, Results
-from abalone.reproduce.rows import Experiment, Row
+from abalone.reproduce.results import CorpusCard, Record, Results
 
 
 @dataclass(frozen=True)
@@ -18,11 +16,11 @@ class Finished:
 
     Args:
         row: the row.
-        records: what was stored of the runs that are shown: of all, or of the chosen setting.
-        finished: how many runs of all its settings have what is shown.
-        planned: how many runs there are.
+        records: of the runs that are shown: of all, or of the chosen setting.
+        finished: number of runs of all its settings whose record has the shown part.
+        planned: number of runs of all its settings.
         complete: whether all of them are done, so that nothing shown will change.
-        setting: what validation has chosen, in words.
+        setting: the chosen learning rate and epochs, as text.
     """
 
     row: Row
@@ -34,16 +32,16 @@ class Finished:
 
     @property
     def runs(self) -> str:
-        """How many of the planned runs have what is shown."""
+        """Finished and planned runs, such as 4/18."""
         return f"{self.finished}/{self.planned}"
 
     def score(self, cut: str, metric: str, factor: float) -> Value | None:
-        """A test score with thresholds at `cut`, scaled by `factor`."""
+        """Return a test score with thresholds at `cut`, scaled by `factor`."""
         found = [record["scores"]["test"][cut].get(metric) for record in self.records]
-        return Value.of([None if value is None else factor * value for value in found], final=self.complete)
+        return Value.of(found, factor=factor, final=self.complete)
 
     def clustering(self, measure: str, proportion: float) -> Value | None:
-        """A clustering score at a share of the label combinations."""
+        """Return a clustering score at a share of the label combinations."""
         curves = [record["clustering"] for record in self.records]
         found = [curve[measure][curve["proportions"].index(proportion)] for curve in curves]
         return Value.of(found, final=self.complete)
@@ -54,7 +52,7 @@ Sections = list[tuple[str, list[Finished]]]
 
 @dataclass(frozen=True)
 class View:
-    """A corpus, a grid, and what is known of its runs."""
+    """A corpus, a grid, and the stored results of its runs."""
 
     card: CorpusCard
     grid: Grid
@@ -69,7 +67,7 @@ class View:
                 raise InputError(f"{self.results.path}: a record has forces of {max(lengths)} labels, not {labels}")
 
     def sections(self, experiment: Experiment) -> Sections:
-        """The rows of an experiment by section: averaged over all their runs, or at the chosen setting."""
+        """Return the rows of an experiment by section: with all their runs, or those of the chosen setting."""
         by_name = {row.name: row for row in experiment.rows}
         return [
             (heading, [self._finished(by_name[name], experiment) for name in names])
@@ -91,7 +89,7 @@ class View:
         if chosen is None:
             return Finished(row, [], 0, planned)
         number = candidates.index(chosen)
-        setting = _in_words(chosen)
+        setting = _setting(chosen)
         if setting and not complete:
             begun = sum(map(bool, done))
             settings = f"of {begun} of {len(candidates)} settings, " if begun < len(candidates) else ""
@@ -102,10 +100,10 @@ class View:
         return [record for run in point.runs if (record := self.results.get(run)) is not None]
 
     def how_made(self, experiment: Experiment, sections: Sections, *, bold: bool = True) -> str:
-        """For captions: the encoder, what differs from the paper's grid, what is missing, where and when it was run.
+        """Return the end of a caption: encoder, differences from the paper's grid, missing runs, machine and dates.
 
         Args:
-            experiment, sections: what the table shows.
+            experiment, sections: the rows of the table.
             bold: whether it sets the best in bold.
         """
         default, base = Config().to_dict(), self.base.to_dict()
@@ -125,18 +123,18 @@ class View:
         return " ".join(sentences)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 seed`, `3 seeds`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, noun: str) -> str:
+    """Return `1 seed`, `3 seeds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _in_words(point: Point) -> str:
+def _setting(point: Point) -> str:
     tried = point.settings
     return f"lr {tried['learning_rate']:g}, epochs {tried['epochs']:g}" if tried else ""
 
 
 def _provisional(experiment: Experiment, bold: bool) -> str:
-    """What a reader must know of a table while runs are missing."""
+    """Return the sentences for a table with missing runs."""
     sentences = ["Not complete: means are over the runs that are finished."]
     if bold:
         sentences.append("Bold is what is complete and ahead of all.")

@@ -1,4 +1,4 @@
-"""A run of an experiment, with a tiny encoder, broken off and gone on with."""
+"""One run with a tiny encoder, interrupted and resumed."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.reproduce.grid import Run
-from abalone.reproduce.work import Task, carry_out
+from abalone.reproduce.task import Task, carry_out
 from abalone.training import pipeline, run
 
 
@@ -16,7 +16,7 @@ def made_corpus() -> Corpus:
     return Corpus(*splits, label_names=tuple(f"topic {j}" for j in range(5)))
 
 
-def test_the_time_of_a_run_is_that_before_a_break_too(tmp_path, monkeypatch):
+def test_seconds_of_a_resumed_run_include_those_before(tmp_path, monkeypatch):
     monkeypatch.setenv("ABALONE_CACHE", str(tmp_path / "cache"))
     encoder = tiny.save_encoder(tmp_path / "encoder")
     config = Config(encoder=encoder, objective="bce", epochs=2, max_length=20, learning_rate=1e-3, device="cpu")

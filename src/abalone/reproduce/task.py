@@ -1,19 +1,24 @@
-"""One run from beginning to end: train, or go on training; score; describe."""
+"""One run of a table: training, scores at every threshold, and the record that is stored."""
 
 import gc
+import os
+import platform
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from abalone import __version__
 from abalone.config import Config
 from abalone.data.corpus import Corpus
+from abalone.device import choose_device
 from abalone.evaluation.clustering import cluster_by_combination
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
@@ -21,28 +26,26 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
 from abalone.files.atomic import build_once
 from abalone.files.cache import cache_entry
-from abalone.reproduce.corpus_card import plain
-from abalone.reproduce.grid import Run
-from abalone.reproduce.identity import portable, short_name
-from abalone.reproduce.machine import machine, versions
-from abalone.reproduce.results import Record
-from abalone.reproduce.rows import LEXICAL
+from abalone.reproduce.fingerprints import portable, short_hash
+from abalone.reproduce.grid import LEXICAL, Run
+from abalone.reproduce.results import Record, rounded
 
 FORCES_OF = 100_000  # test documents; of more, these many are drawn: every label of each has its vector in memory
 CUTS = ("half", "macro", "micro")  # at 0.5, and tuned on validation for macro- and for micro-F1
+PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")  # their versions are recorded
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run with its places, as it is handed to whoever does it.
+    """A run with its folders, as it is given to a worker.
 
     Args:
-        run: what to train.
-        key: its name among the results.
+        run: the settings to train with.
+        key: of the run among the results.
         output: the folder of the results.
         encoder: the fingerprint of the encoder that it begins with, or that its pre-training began with.
-        starts_from: the folder of the pre-trained encoder that it goes on with.
-        again: it was recorded before, and only its encoder is missing.
+        starts_from: the folder of the pre-trained encoder that it continues with.
+        again: it is recorded already, and only its encoder is missing.
     """
 
     run: Run
@@ -54,17 +57,17 @@ class Task:
 
     @property
     def folder(self) -> Path:
-        """Where its checkpoints lie until it is finished: commands with other outputs may be at the same run."""
-        return cache_entry("experiments/runs", short_name([self.key, self.encoder, str(self.output)]))
+        """The folder of its checkpoints: one per output, as commands with other outputs may be at the same run."""
+        return cache_entry("experiments/runs", short_hash([self.key, self.encoder, str(self.output)]))
 
     @property
     def encoder_folder(self) -> Path:
-        """Where its encoder lies when it is finished, for fine-tuning to start from; all outputs share it."""
-        return cache_entry("experiments/encoders", short_name([self.key, self.encoder]))
+        """The folder of its finished encoder, for fine-tuning to start from; all outputs share it."""
+        return cache_entry("experiments/encoders", short_hash([self.key, self.encoder]))
 
 
 def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
-    """Do a run and return its record; what it had done before it was interrupted is not done again.
+    """Do a run, or resume it from its checkpoints, and return its record.
 
     Args:
         task: the run.
@@ -81,7 +84,7 @@ def carry_out(task: Task, corpus: Corpus, corpus_key: str, jobs: int) -> Record:
             measured = _lexical(corpus, config, frequencies)
         else:
             measured = _neural(task, corpus, frequencies)
-    earlier = measured.pop("earlier")  # seconds of training before a break
+    earlier = measured.pop("earlier")  # seconds of training before an interruption
     record: Record = {
         "row": task.run.row,
         "seed": config.seed,
@@ -147,7 +150,7 @@ def _neural(task: Task, corpus: Corpus, frequencies: np.ndarray) -> dict[str, An
 def scores_at_cuts(
     logits: Mapping[str, np.ndarray], corpus: Corpus, frequencies: np.ndarray, config: Config
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Scores of the same model at 0.5 and with thresholds tuned on validation: split, cut, metric.
+    """Score the same model at 0.5 and with thresholds tuned on validation: by split, cut and metric.
 
     Args:
         logits: of validation and test, [n, L] each.
@@ -183,6 +186,37 @@ def _forces(embeddings: np.ndarray, corpus: Corpus) -> dict[str, list[float | No
     labels = torch.from_numpy(corpus.test.labels[rows].toarray())
     found = forces(torch.from_numpy(embeddings[rows]), labels)
     return {
-        "attraction": plain(found.attraction_by_label().numpy()),
-        "repulsion": plain(found.repulsion_by_label().numpy()),
+        "attraction": rounded(found.attraction_by_label().numpy()),
+        "repulsion": rounded(found.repulsion_by_label().numpy()),
     }
+
+
+def machine(device: str) -> dict[str, object]:
+    """Return the processor, its cores, and the GPU if `device` is one."""
+    chosen = choose_device(device)
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else None,
+        "device": str(chosen),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this library, Python, and what the figures depend on."""
+    found = {"abalone": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,7 +1,8 @@
-"""The long tail of a corpus at a glance: a chart for the terminal and a picture for a file."""
+"""Figures in files, and the chart of the long tail for the terminal."""
 
 import math
 import textwrap
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,12 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abalone.data.corpus import RARE
+from abalone.errors import install_hint
 from abalone.evaluation.metrics import THIRDS, label_thirds
-from abalone.report.picture import blank_figure, write_picture
+from abalone.files.atomic import written_whole
+from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.text import Text
+
+PICTURE_FORMATS = ("png", "svg", "pdf")
+DOTS_PER_INCH = 160
 
 NAMED_LABELS = 100  # more names than this cannot be read under the picture
 LONGEST_NAME = 40
@@ -25,19 +32,47 @@ CHART_ROWS = 12
 WIDEST_BAR = 8  # three of them are room enough for the words below
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 CHART_STYLES = ("blue", "cyan", "yellow")
-SHADES = ("#4477aa", "#66ccee", "#ccbb44")  # told apart by colour-blind readers too
+THIRD_COLORS = ("#4477aa", "#66ccee", "#ccbb44")  # told apart by colour-blind readers too
+
+
+def picture_format(path: Path) -> str:
+    """Return the format that the file's suffix asks for; raise if matplotlib cannot write it."""
+    form = path.suffix.lower().removeprefix(".")
+    if form not in PICTURE_FORMATS:
+        known = ", ".join(f".{name}" for name in PICTURE_FORMATS)
+        raise DataError("unknown picture format", path=path, hint=f"End the name in one of {known}.")
+    return form
+
+
+def blank_figure(width: float, height: float) -> "Figure":
+    """Return an empty figure of this size in inches; raise with the extra's name where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(f"pictures need matplotlib: {install_hint('plot')}") from error
+    # Figure rather than pyplot: no window system is asked for and no global state is left behind.
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_picture(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file, in the format that its suffix asks for."""
+    form = picture_format(path)
+    with written_whole(path) as file, warnings.catch_warnings():
+        # A character that the font lacks is seen in the picture; a warning for each says nothing more.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure.savefig(file, format=form, dpi=DOTS_PER_INCH)
 
 
 def thirds(labels: int) -> list[tuple[int, int]]:
-    """Ranks from, to of head, medium and tail among labels sorted by frequency."""
+    """Return the ranks (from, to) of head, medium and tail among labels sorted by frequency."""
     sizes = np.bincount(label_thirds(np.zeros(labels)), minlength=len(THIRDS))
     return list(pairwise([0, *np.cumsum(sizes).tolist()]))
 
 
 def tail_chart(frequencies: Sequence[int], *, ascii_only: bool = False) -> "Text":
-    """Label frequencies from the most frequent to the rarest, as bars over a logarithmic scale.
+    """Draw label frequencies as bars of characters, most frequent first, on a logarithmic scale.
 
-    With more labels than columns a bar is the median of neighbouring labels.
+    With more labels than columns, a bar is the median of neighbouring labels.
 
     Args:
         frequencies: training documents per label, in any order.
@@ -96,8 +131,8 @@ def draw_tail(frequencies: Sequence[int], label_names: Sequence[str], path: str 
     Args:
         frequencies: training documents per label.
         label_names: their names, in the same order.
-        path: where to; `.png`, `.svg` or `.pdf`.
-        title: what stands above the picture.
+        path: the file; `.png`, `.svg` or `.pdf`.
+        title: above the picture.
     """
     order = np.argsort(-np.asarray(frequencies, dtype=np.int64), kind="stable")
     ranked = np.asarray(frequencies, dtype=np.int64)[order]  # [L]
@@ -123,7 +158,7 @@ def draw_tail(frequencies: Sequence[int], label_names: Sequence[str], path: str 
 
 def _draw_bars(axes: "Axes", ranked: np.ndarray) -> None:
     ranks = np.arange(len(ranked))
-    for name, shade, (start, stop) in zip(THIRDS, SHADES, thirds(len(ranked)), strict=True):
+    for name, shade, (start, stop) in zip(THIRDS, THIRD_COLORS, thirds(len(ranked)), strict=True):
         if start == stop:
             continue
         share = ranked[start:stop].sum() / max(1, ranked.sum())
