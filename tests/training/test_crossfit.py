@@ -61,9 +61,10 @@ def make_config(encoder: str, **changes: object) -> Config:
 
 
 def assert_same(one, other) -> None:
-    for (name, a), b in zip(one.encoder.state_dict().items(), other.encoder.state_dict().values(), strict=True):
+    left, right = one.network, other.network
+    for (name, a), b in zip(left.encoder.state_dict().items(), right.encoder.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
-    assert torch.equal(one.head.weight, other.head.weight)
+    assert torch.equal(left.head.weight, right.head.weight)
     assert one.decision.to_dict() == other.decision.to_dict()
     assert one.story["scores"] == other.story["scores"]
     assert one.out_of_fold.to_bytes() == other.out_of_fold.to_bytes()
@@ -149,7 +150,7 @@ def test_every_kind_of_training_can_be_cross_fitted(changes, encoder, corpus, tm
 def test_words_alone_are_cross_fitted_too(corpus, tmp_path):
     config = Config(encoder="none", epochs=0, folds=3, lexical=True)
     model = fit(config, corpus, tmp_path)
-    assert (model.encoder, len(model.out_of_fold)) == (None, 120)
+    assert (model.backend, len(model.out_of_fold)) == (None, 120)
     assert model.story["scores"]["out of fold"]["macro_f1"] > 0.7
 
 

@@ -99,9 +99,9 @@ def test_measuring_leaves_the_run_the_same_to_the_bit(frozen, encoder, corpus, t
     assert told
     monkeypatch.setattr(estimate, "_measure", lambda *_: None)
     plain = fit(settings, corpus, tmp_path / "plain")
-    for name, value in plain.encoder.state_dict().items():
-        assert torch.equal(measured.encoder.state_dict()[name], value), name
-    assert torch.equal(measured.head.weight, plain.head.weight)
+    for name, value in plain.network.encoder.state_dict().items():
+        assert torch.equal(measured.network.encoder.state_dict()[name], value), name
+    assert torch.equal(measured.network.head.weight, plain.network.head.weight)
 
 
 @pytest.mark.usefixtures("ticking")

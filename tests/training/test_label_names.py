@@ -280,11 +280,12 @@ def test_a_break_costs_nothing_but_time(folds, encoder, corpus, tmp_path, monkey
             fit(config, corpus, tmp_path / "broken")
     torch.rand(3)  # another process has another random state
     resumed = fit(config, corpus, tmp_path / "broken", resume=True)
+    found, expected = resumed.network, whole.network
     for (name, value), other in zip(
-        resumed.encoder.state_dict().items(), whole.encoder.state_dict().values(), strict=True
+        found.encoder.state_dict().items(), expected.encoder.state_dict().values(), strict=True
     ):
         assert torch.equal(value, other), name
-    assert torch.equal(resumed.head.weight, whole.head.weight)
+    assert torch.equal(found.head.weight, expected.head.weight)
     assert resumed.decision.to_dict() == whole.decision.to_dict()
     assert resumed.story["scores"] == whole.story["scores"]
     if folds:
