@@ -88,7 +88,7 @@ def test_interrupted_run_of_the_version_before_is_refused_with_the_setting_that_
 def test_checkpoints_of_the_version_before_go_on_to_the_same_model(interrupted):
     file = interrupted / IDENTITY
     stored = json.loads(file.read_text())
-    config = Config(**stored["settings"])  # new settings as their defaults, which leave training as it was
+    config = Config.from_dict(stored["settings"])  # new settings as their defaults, which leave training as it was
     own = fingerprint(config, load_corpus("papers.jsonl"))
     file.write_text(json.dumps({**stored, "settings": config.to_dict(), "fingerprint": own}))
     Path("config.yaml").write_text(yaml.safe_dump(config.to_dict()))
