@@ -24,7 +24,7 @@ from benchmarks.serve import CLIENTS, fit, percentile, server
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))
 QUIET = min(60.0, SECONDS)
 WARM_UP = min(120.0, 2 * SECONDS)  # by then hostile clients hold as much memory as they are given
-SETTLE = 5.0  # for the server to see that clients have gone
+SETTLE = 15.0  # for the server to see that clients have gone, and to return what they took
 HOSTILE = 0.05  # of all requests
 TEXTS = 500  # that are asked about, and whose answers are known
 ROUNDING = 1e-4  # of probabilities, between batches of different make-up

@@ -151,6 +151,7 @@ def test_the_file_is_dynamic_and_tells_others_what_it_is(quick, classifier, tmp_
     assert shapes == {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]}
     assert [x.name for x in model.graph.output] == ["logits", "embeddings"]
     stored = {entry.key: entry.value for entry in model.metadata_props}
+    assert not any(node.metadata_props for node in model.graph.node)  # stack traces, with paths of this machine
     assert json.loads(stored["label_names"]) == NAMES
     assert json.loads(stored["thresholds"]) == classifier.predictor_.decision.thresholds.values.tolist()
 

@@ -1,3 +1,4 @@
+import ctypes
 import os
 import re
 import resource
@@ -13,6 +14,7 @@ import httpx
 import pytest
 from running import LetterCounter, running, until
 
+from abalone.serving import server
 from abalone.serving.server import ConnectionLimits, _network
 from patience import PATIENCE
 
@@ -148,3 +150,37 @@ def test_a_process_of_few_files_serves_however_many_connections_are_open():
         rest = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
     assert len(rest.splitlines()) < 20
+
+
+def test_freed_memory_is_returned_after_requests_and_not_while_idle(monkeypatch):
+    trims = []
+    monkeypatch.setattr(server, "TRIM_SECONDS", 0.01)
+    monkeypatch.setattr(server, "trim_heap", lambda: trims.append("trimmed"))
+    with running(LetterCounter()) as client:
+        for asked in (1, 2, 3):
+            assert client.post("/v1/predict", json={"text": "abc"}).status_code == 200
+            until(lambda asked=asked: len(trims) >= asked)
+            assert len(trims) == asked
+
+
+def test_trimming_the_heap_returns_freed_pages():
+    """In a process of its own: blocks of this one would lie between."""
+    script = """
+import ctypes, re, sys
+from pathlib import Path
+from abalone.serving.server import trim_heap
+
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+blocks = [bytearray(b"x" * 50_000) for _ in range(2_000)]  # 100 MB, of blocks that glibc keeps when they are freed
+kept = blocks[-1]
+del blocks
+before = resident()
+trim_heap()
+print(before - resident())
+"""
+    if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        return  # no glibc, nothing to trim
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert int(done.stdout) > 80_000  # kB

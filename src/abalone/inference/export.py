@@ -262,6 +262,8 @@ def graph_of(network: Network) -> "ModelProto":
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
     graph = program.model_proto
+    for part in (graph.graph, *graph.graph.node, *(node for function in graph.functions for node in function.node)):
+        del part.metadata_props[:]  # stack traces of the exporter, with paths of this machine
     del graph.graph.value_info[:]  # shapes that later steps infer anew; those the exporter left are partly wrong
     return graph
 
