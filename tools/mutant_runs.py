@@ -31,8 +31,9 @@ LEFT_OUT = ("kernels.py", "encoder/fast/graph.py", "encoder/fast/optimizer.py")
 # Seconds of CPU time, which does not depend on what else the machine does: of all tests of a mutant; and of one test,
 # beside a multiple of what it takes without a bug.
 ENOUGH, LIMIT, SLOWER = 40, 15, 5
-# Seconds of the clock in which none of a mutant's processes needs any CPU time: it waits for what never comes.
-STUCK = 60
+# Seconds of the clock in which all of a mutant's processes need hardly any CPU time, in ticks: it waits for what never
+# comes, and looks now and then whether it has.
+STUCK, HARDLY_ANY = 60, 300
 
 Piece = TypeVar("Piece")
 Calls = dict[str, list[int]]  # by file, the first lines of functions
@@ -171,7 +172,7 @@ class Tree:
         processes = dict(_processes(self.pid))
         if not pid:
             used = sum(processes.values())
-            if used != self._used:
+            if used - self._used > HARDLY_ANY:
                 self._used, self._seen = used, time.monotonic()
             if time.monotonic() - self._seen < STUCK:
                 return None
