@@ -1,9 +1,11 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from handmade import as_jsonl, label_lists, single_labels, write
 
 from abalone import load_corpus
+from abalone.data.corpus import gini
 from abalone.files.errors import DataError
 
 FEW = (
@@ -161,3 +163,14 @@ def test_copies_stay_on_one_side_where_validation_is_split_off(tmp_path):
     kept, held_out = ({" ".join(text.split()) for text in split.texts} for split in (corpus.train, corpus.validation))
     assert held_out
     assert not kept & held_out
+
+
+@pytest.mark.parametrize("frequencies", [[4], [2, 2, 2], [5, 1, 0, 2], [0, 0, 7]])
+def test_gini_is_half_the_mean_absolute_difference_over_the_mean(frequencies):
+    counts = np.array(frequencies)
+    differences = np.abs(counts[:, None] - counts)
+    assert gini(counts) == pytest.approx(differences.mean() / 2 / counts.mean())
+
+
+def test_gini_of_labels_without_any_document_is_0():
+    assert gini(np.zeros(3)) == gini(np.zeros(0)) == 0

@@ -187,6 +187,12 @@ def test_an_exact_split_has_exact_sizes_and_keeps_rare_labels_in_place():
     assert all((one == other).all() for one, other in zip(parts, again, strict=True))
 
 
+def test_parts_of_exact_split_have_their_sizes_where_several_lack_documents():
+    for seed in range(12):
+        labels = csr_array((np.random.default_rng(seed).random((120, 20)) < 0.25).astype(np.int32))
+        assert [len(rows) for rows in exact_split(labels, (1, 1, 1), seed=0)] == [40, 40, 40]
+
+
 def test_an_exact_split_never_takes_a_labels_last_document():
     labels = csr_array(np.eye(4, dtype=np.int32).repeat(2, axis=0))  # four labels on two documents each
     train, test = exact_split(labels, (0.75, 0.25), seed=0)

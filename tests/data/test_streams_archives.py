@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from abalone.data import streams
-from abalone.data.streams import read_tar, read_zip
+from abalone.data.streams import Allowance, read_tar, read_zip
 from abalone.files.errors import DataError
 
 
@@ -56,6 +56,14 @@ def test_a_small_archive_does_not_become_a_large_one(tmp_path, monkeypatch):
         read_tar(packed, {"a"})
     monkeypatch.setattr(streams, "ALWAYS_FINE", 1 << 24)
     assert read_tar(packed, {"a"}) == {"a": b"text"}
+
+
+def test_small_archive_may_unpack_to_256_mib(tmp_path):
+    (tmp_path / "in.zip").touch()
+    allowance = Allowance(tmp_path / "in.zip")
+    allowance.take(256 * 2**20)
+    with pytest.raises(DataError, match=r"in\.zip: unpacks to more than 256 MiB"):
+        allowance.take(1)
 
 
 def test_members_have_a_size_and_a_number(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 """Fits side by side equal one AdamW loop a fit."""
 
 import math
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 from made_up import documents
 from torch import nn
 
+from abalone.evaluation import gridfits
 from abalone.evaluation.gridfits import GridFits, Setting, shuffled_batches, starting_weights
 from abalone.evaluation.probe import LinearProbe
 
@@ -48,6 +51,22 @@ def test_equals_one_adamw_loop_a_fit():
                 alone = one_by_one(X, Y[:, label].double(), start[i, label], setting, batches)
                 torch.testing.assert_close(fits.weight.value[i, s, label], alone.weight[0], rtol=1e-6, atol=1e-6)
                 torch.testing.assert_close(fits.bias.value[i, s, label], alone.bias, rtol=1e-6, atol=1e-6)
+
+
+def test_on_a_gpu_a_step_is_captured_once_and_after_plain_ones(monkeypatch):
+    X, Y = documents(50)
+    fits, done = GridFits(X, Y.bool(), PAPER, torch.zeros(1, 3, 6), 10, 8), []
+
+    def captured(step):
+        done.append("captured")
+        return lambda: done.append("replayed")
+
+    monkeypatch.setattr(gridfits, "_captured", captured)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(fits, "_step", lambda: done.append("plain"))
+    monkeypatch.setattr(fits, "features", SimpleNamespace(is_cuda=True, device="cuda"))
+    fits.train(shuffled_batches(50, 10, 8, torch.Generator(), CPU))
+    assert done == ["plain"] * gridfits.EAGER_STEPS + ["captured"] + ["replayed"] * (8 - gridfits.EAGER_STEPS)
 
 
 def test_start_is_xavier_uniform_of_one_linear_layer_a_label():

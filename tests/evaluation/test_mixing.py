@@ -101,6 +101,16 @@ def test_the_choice_is_the_same_each_time():
     assert weights <= set(GRID)
 
 
+def test_sample_of_many_documents_is_of_all_of_them(monkeypatch):
+    """The first documents, as many as there are labels, are no sample: a file may be sorted."""
+    monkeypatch.setattr(mixing, "ENOUGH", 4000)
+    truth, view = truth_and_view(2000)
+    logits, expert = view(), view()
+    expert[:8] = -20.0 * truth[:8] + 10
+    logits[:8] = 20.0 * truth[:8] - 10
+    assert 0.3 <= choose_weight(logits, expert, truth) <= 0.7
+
+
 def test_labels_without_a_document_do_not_matter():
     truth, view = truth_and_view(400)
     logits, expert = view(), view()

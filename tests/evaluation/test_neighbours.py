@@ -73,6 +73,13 @@ def test_tensors_and_read_only_arrays_are_welcome():
     assert np.array_equal(found, expected)
 
 
+def test_neighbour_nearer_by_a_tenth_counts_e_times_as_much_by_default():
+    embeddings = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.9**2)]])
+    neighbours = NearestNeighbours(device="cpu").fit(embeddings, np.eye(2, dtype=int))
+    near, far = neighbours.predict_proba(np.array([[1.0, 0.0]]))[0]
+    assert near / far == pytest.approx(np.e, rel=1e-4)
+
+
 def test_probabilities_never_exceed_one():
     embeddings, _, queries = made_up(documents=400, queries=300)
     everybody = NearestNeighbours(device="cpu").fit(embeddings, np.ones((400, 1))).predict_proba(queries)

@@ -130,6 +130,22 @@ def test_killed_between_two_renames_the_old_one_comes_back(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
+def test_folder_that_cannot_be_removed_is_no_reason_to_fail(tmp_path, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    target = filled(tmp_path / "model", "old")
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", refused)
+        take_place(filled(tmp_path / "new", "new"), target)
+        assert [name.endswith(ASIDE) for name in names(tmp_path)] == [True, False]
+        put_back(target)
+    assert (target / "content").read_text() == "new"
+    put_back(target)  # by now it can be removed
+    assert names(tmp_path) == ["model"]
+
+
 def test_nobody_finds_a_part_of_a_folder_that_is_removed(tmp_path, monkeypatch):
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -44,6 +44,14 @@ def test_the_nearest_documents_come_first(corpus, model):
     assert len(evidence.nearest(np.array([[2.0, 0.0]]), 10)[0]) == 3
 
 
+def test_of_fewer_documents_than_asked_for_all_that_share_a_word_are_given():
+    words = csr_array(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
+    evidence = Evidence(TEXTS, [["x"]] * 3, words)
+    near, nothing = evidence.nearest(csr_array(np.array([[1.0, 0.0], [0.0, 0.0]])), 10)
+    assert [(document.text, document.similarity) for document in near] == [("far away", 1.0), ("nearer still", 0.6)]
+    assert nothing == []
+
+
 def test_embeddings_are_computed_once_for_a_model_and_its_texts(corpus, model):
     embed = Embedder()
     for _ in range(2):

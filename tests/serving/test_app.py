@@ -303,6 +303,14 @@ def test_evidence_is_given_to_who_asks_for_it(model):
     assert sorted(read) == sorted([*texts, "c", "aaab", "bbb"])  # each once, whoever asks for evidence
 
 
+def test_as_much_evidence_as_may_be_asked_for_is_given(model):
+    texts = ["a" * length for length in range(1, 26)]
+    evidence = Evidence(texts, [["a"]] * len(texts), model.vectors(texts))
+    with running(Served("letters", model, evidence=evidence)) as client:
+        (answer,) = predict(client, text="aa", evidence=20).json()["predictions"]
+    assert len(answer["evidence"]) == 20
+
+
 def test_stopping_answers_what_is_in_flight(model):
     model.may_go.clear()
     with ThreadPoolExecutor(1) as pool:

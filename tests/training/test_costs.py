@@ -1,11 +1,14 @@
 """What parts of a run cost: by a clock of the test, whatever the machine at hand does."""
 
 import dataclasses
+import functools
 
 import pytest
 
 import tiny
 from abalone.data.corpus import Corpus, Split
+from abalone.evaluation.crossfit_probe import CrossFitProbe
+from abalone.training import estimate
 from abalone.training.estimate import COUNTED_CHARACTER, PARALLEL, SAMPLE, Costs, measure_slowness
 
 LABELS = tuple(f"topic {j}" for j in range(5))
@@ -48,6 +51,14 @@ def test_a_slower_processor_takes_longer_for_all_that_it_fits():
         lambda costs: costs.decision(corpus, 100, 2),
     ):
         assert part(slow) == pytest.approx(2 * part(COSTS))
+
+
+def test_settings_of_cross_fitted_probes_share_the_time_of_fitting_them(monkeypatch):
+    corpus, settings = corpus_of(100), CrossFitProbe().settings
+    each = COSTS.probe(corpus, 5)
+    for some in (settings[:1], settings[:2]):
+        monkeypatch.setattr(estimate, "CrossFitProbe", functools.partial(CrossFitProbe, settings=some))
+        assert len(some) * COSTS.probe(corpus, 5) == pytest.approx(len(settings) * each)
 
 
 def test_cores_share_what_is_worth_sharing():

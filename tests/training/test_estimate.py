@@ -10,6 +10,7 @@ import torch
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.progress import Timetable
 from abalone.training import estimate, pipeline
 from abalone.training.estimate import LONG, Estimate, warn_if_long
 from abalone.training.pipeline import fit
@@ -74,20 +75,51 @@ WAYS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:on validation the model", "ignore:out of fold the model")
-@pytest.mark.parametrize("changes", WAYS, ids=lambda changes: ",".join(map(str, changes.values())))
-def test_all_work_is_planned_and_all_that_is_planned_is_done(changes, encoder, corpus, tmp_path, monkeypatch):
-    left = []
-    leave = RunProgress.__exit__
+@pytest.fixture
+def tables(monkeypatch):
+    """The timetables of runs that have ended."""
+    left, leave = [], RunProgress.__exit__
     monkeypatch.setattr(
         RunProgress, "__exit__", lambda self, *error: (left.append(self._timetable), leave(self, *error))
     )
-    fit(settings_of(encoder, **changes), corpus, tmp_path)
-    (table,) = left
-    # With one fold, a fifth of the documents is planned as a fifth of the tokens.
-    rel = 0.01 if changes.get("folds") == 1 else 1e-6
+    return left
+
+
+def assert_all_done(table: Timetable, rel: float = 1e-6) -> None:
     done = {name: kind.done for name, kind in table._kinds.items()}
     assert done == pytest.approx({name: kind.planned for name, kind in table._kinds.items()}, rel=rel)
+
+
+@pytest.mark.filterwarnings("ignore:on validation the model", "ignore:out of fold the model")
+@pytest.mark.parametrize("changes", WAYS, ids=lambda changes: ",".join(map(str, changes.values())))
+def test_all_work_is_planned_and_all_that_is_planned_is_done(changes, encoder, corpus, tmp_path, tables):
+    fit(settings_of(encoder, **changes), corpus, tmp_path)
+    # With one fold, a fifth of the documents is planned as a fifth of the tokens.
+    assert_all_done(tables[0], rel=0.01 if changes.get("folds") == 1 else 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:out of fold the model")
+def test_folds_that_an_earlier_attempt_has_done_are_taken_off_the_plan(encoder, corpus, tmp_path, tables):
+    settings = settings_of(encoder, objective="bce", lexical=True, folds=2, epochs=1)
+    fit(settings, corpus, tmp_path)
+    fit(settings, corpus, tmp_path, resume=True)
+    assert_all_done(tables[1])
+
+
+@pytest.mark.filterwarnings("ignore:on validation the model", "ignore:out of fold the model")
+@pytest.mark.parametrize(("folds", "documents"), [(0, 40), (1, 24), (2, 120)])
+def test_decision_is_planned_for_as_many_documents_as_it_is_fitted_to(
+    folds, documents, encoder, corpus, tmp_path, monkeypatch
+):
+    planned, decision = [], estimate.Costs.decision
+
+    def noted(costs: estimate.Costs, of: Corpus, about: float, experts: int) -> float:
+        planned.append(about)
+        return decision(costs, of, about, experts)
+
+    monkeypatch.setattr(estimate.Costs, "decision", noted)
+    fit(settings_of(encoder, objective="bce", folds=folds, epochs=1), corpus, tmp_path)
+    assert planned == pytest.approx([documents], rel=0.1)  # by their tokens
 
 
 @pytest.mark.usefixtures("ticking")

@@ -1,4 +1,4 @@
-"""Which checkpoint of pre-training is kept."""
+"""Where a training starts, and which checkpoint of pre-training is kept."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +9,7 @@ import pytest
 from abalone.distributed import ALONE
 from abalone.training import stages
 from abalone.training.loop import Standing
+from abalone.training.stages import Start
 
 
 @pytest.mark.parametrize("best", [2, 4, 6])
@@ -39,3 +40,9 @@ def test_the_candidate_on_which_probes_do_best_is_kept(best, monkeypatch):
     )
     encoder, head, _ = stages.pretrain(objective, run)
     assert (encoder.epoch, head) == (best, f"probes of epoch {best}")
+
+
+def test_frozen_layers_count_for_the_depth():
+    lower, upper = (SimpleNamespace(depth=depth) for depth in (4, 2))
+    assert Start(upper, None, num_labels=3).depth == 2
+    assert Start(upper, lower, num_labels=3).depth == 6
