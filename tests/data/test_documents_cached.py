@@ -131,7 +131,7 @@ def test_rows_left_out_are_listed_every_time(tmp_path, mapped):
         mapped(path)
     report, lists = tmp_path / "a.jsonl.bad-rows.jsonl", []
     for _ in range(2):
-        with pytest.warns(UserWarning, match="Rows left out: 1"):
+        with pytest.warns(UserWarning, match="Rows left out: 1; see"):
             corpus = mapped(path, skip_bad_rows=True)
         assert len(corpus.train) == 3
         lists.append(report.read_bytes())

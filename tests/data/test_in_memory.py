@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import bsr_array, coo_array, csc_matrix, csr_array
 
 from abalone.data.in_memory import corpus_of, is_matrix, known_labels, label_lists, read_texts
+from abalone.data.store import MappedTexts, TextWriter
 
 TEXTS = [f"text {number}" for number in range(40)]
 LISTS = [["b", "a"] if number % 2 else ["c"] for number in range(40)]
@@ -104,6 +105,17 @@ def test_texts_of_any_collection():
     assert read_texts(word for word in ["a", "b"]) == ["a", "b"]
     assert read_texts([]) == []
     assert read_texts(np.array([["a"], ["b"]])) == ["a", "b"]
+
+
+def test_texts_that_a_memory_map_holds_make_the_same_corpus_and_stay_there(tmp_path):
+    with TextWriter(tmp_path / "texts") as writer:
+        for text in TEXTS:
+            writer.append(text)
+    mapped = MappedTexts(tmp_path / "texts")
+    corpus, in_memory = corpus_of(mapped, LISTS), corpus_of(TEXTS, LISTS)
+    for (_, one), (_, other) in zip(corpus.splits(), in_memory.splits(), strict=True):
+        assert list(one.texts) == list(other.texts)
+    assert isinstance(corpus.train.texts, MappedTexts)
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,9 @@ def test_what_cannot_be_told_apart_is_refused():
         cluster_by_combination(embeddings, np.ones((10, 3)))
     with pytest.raises(ValueError, match="every class has a single document"):
         silhouette_score(embeddings, np.arange(10))
-    with pytest.raises(ValueError, match="finite"):
-        silhouette_score(np.full((4, 2), np.nan), np.array([0, 0, 1, 1]))
+    for hole in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite"):
+            silhouette_score(np.array([[0, 1], [1, 0], [2, hole], [3, 3]]), np.array([0, 0, 1, 1]))
     with pytest.raises(ValueError, match=r"same number of rows, got 10 and 9$"):
         cluster_by_combination(embeddings, np.ones((9, 3)))
     with pytest.raises(ValueError, match="ascend"):

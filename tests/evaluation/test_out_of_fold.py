@@ -229,6 +229,7 @@ def test_content_that_does_not_fit_together_is_refused(made):
         ({"folds": stored["folds"][1:]}, r"folds are uint16 of shape \(89,\) instead of uint16 \(90,\)"),
         ({"counts": fewer}, "pairs together"),
         ({"columns": columns + np.uint8(LABELS)}, "columns name label .*, and there are 8 labels"),
+        ({"columns": columns + (columns == LABELS - 1)}, "columns name label 8, and there are 8 labels"),
         ({"columns": columns[::-1].copy()}, "not in order"),
         ({"columns": np.zeros_like(columns)}, "not in order"),
         ({"probabilities": nan}, r"probabilities must lie in \[0, 1\]"),
@@ -267,6 +268,9 @@ def test_parts_that_are_not_of_one_are_refused(made):
         replace(made, folds=made.folds[:4])
     with pytest.raises(ValueError, match="ranking must hold"):
         replace(made, ranking={})
+    for part in ("probabilities", "given"):
+        with pytest.raises(ValueError, match=f"labels and {part} must have the same shape"):
+            replace(made, **{part: getattr(made, part)[:, :4]})
     bare = replace(made, probabilities=csr_array(made.labels.shape, dtype=np.float32))
     with pytest.raises(ValueError, match="a label that is true or given has no probability"):
         bare.to_bytes()

@@ -179,6 +179,8 @@ def test_an_onnx_file_of_somebody_else(file, tmp_path):
         {"label_names": '["one"]'},
         {"label_names": "[1, 2, 3, 4, 5]"},
         {"decision": '{"thresholds": {"values": [0.5]}, "calibration": null, "mixture": {}, "at_least_one": false}'},
+        {"story": '{"statistics": {"frequencies": [3, 2]}}'},
+        {"story": '{"label_f1": [0.5, null]}'},
     ):
         damaged = changed(file, tmp_path / "damaged.onnx", **entries)
         assert "damaged.onnx is damaged" in run(damaged)

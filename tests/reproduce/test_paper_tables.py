@@ -155,6 +155,19 @@ def test_representation_shows_clustering_scores(tmp_path):
     assert cell(curves, "L_MLM", "runs") == "3/3"
 
 
+def test_representation_shows_the_scores_at_half_of_the_combinations(tmp_path):
+    made = view(tmp_path)
+    for run in wanted_runs([REPRESENTATION.only(["L_MLM"])], made.grid, BASE, made.results):
+        stored = record(run, made.results.corpus)
+        stored["clustering"]["silhouette"] = [share / 2 for share in stored["clustering"]["proportions"]]
+        stored["clustering"]["davies_bouldin"] = [2 * share for share in stored["clustering"]["proportions"]]
+        made.results.append(run, stored)
+    table = representation_table(made)
+    assert cell(table, "L_MLM", "Silhouette ↑").mean == pytest.approx(0.25)
+    assert cell(table, "L_MLM", "Davies–Bouldin ↓").mean == pytest.approx(1.0)
+    assert "50% of the combinations" in table.caption
+
+
 @pytest.mark.parametrize("gone", [None, "absent"])
 def test_runs_whose_records_lack_what_is_shown_do_not_count(tmp_path, gone):
     made = view(tmp_path)

@@ -1,8 +1,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from running import LetterCounter, running
 
+from abalone.evaluation.decision import Decision
+from abalone.evaluation.thresholds import NEVER, Thresholds
 from abalone.serving.limits import Limits
 from patience import PATIENCE
 
@@ -33,6 +36,15 @@ def test_labels_that_reach_their_threshold_can_be_too_many_as_well():
 def test_every_label_of_one_text_may_be_asked_for_however_many_there_are():
     with running(LetterCounter(), limits=Limits(labels=1)) as client:
         assert len(predict(client, text="a", top_k=3).json()["predictions"][0]["labels"]) == 3
+
+
+def test_threshold_that_only_certainty_reaches_is_shown_and_one_that_nothing_reaches_is_not():
+    model = LetterCounter()
+    model.decision = Decision(Thresholds(np.array([1.0, NEVER, 0.5])))
+    with running(model) as client:
+        (answer,) = predict(client, text="aaa", top_k=3).json()["predictions"]
+    shown = {label["name"]: (label["threshold"], label["given"]) for label in answer["labels"]}
+    assert shown == {"a": (1.0, True), "b": (None, False), "c": (0.5, False)}
 
 
 class SlowNames(tuple):

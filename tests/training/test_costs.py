@@ -3,13 +3,16 @@
 import dataclasses
 import functools
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import tiny
 from abalone.data.corpus import Corpus, Split
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.training import estimate
 from abalone.training.estimate import COUNTED_CHARACTER, PARALLEL, SAMPLE, Costs, measure_slowness
+from abalone.training.open_settings import HELD_OUT
 
 LABELS = tuple(f"topic {j}" for j in range(5))
 
@@ -69,3 +72,21 @@ def test_cores_share_what_is_worth_sharing():
     assert alone.words(corpus) == COSTS.words(corpus)
     long = dataclasses.replace(COSTS, characters=2 * PARALLEL / (100 * len(LABELS)))
     assert dataclasses.replace(long, cores=1).words(corpus) == pytest.approx(4 * long.words(corpus))
+
+
+def corpus_of_size(documents: int, labels: int) -> Corpus:
+    """A corpus of which only the size counts."""
+    train, nothing = (Split([""] * size, csr_array((size, labels), dtype=np.int32)) for size in (documents, 0))
+    return Corpus(train, nothing, nothing, tuple(f"topic {j}" for j in range(labels)))
+
+
+def test_probes_with_every_setting_cost_by_documents_and_labels():
+    cost = COSTS.grid_probe(corpus_of_size(100, 5))
+    assert COSTS.grid_probe(corpus_of_size(300, 5)) == pytest.approx(3 * cost)
+    assert COSTS.grid_probe(corpus_of_size(100, 10)) == pytest.approx(2 * cost)
+
+
+@pytest.mark.parametrize(("folds", "share"), [(1, 1 - HELD_OUT), (2, 1 / 2), (5, 4 / 5)])
+def test_probes_of_a_fold_cost_by_the_documents_outside_it(folds, share):
+    corpus = corpus_of_size(20_000, 5)  # of few documents, all have the least number of steps
+    assert COSTS.probe(corpus, folds) == pytest.approx(share / (9 / 10) * COSTS.probe(corpus, 10))

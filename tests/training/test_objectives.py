@@ -11,6 +11,7 @@ from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed, make_batch
 from abalone.encoder.load import load_encoder
+from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
 from abalone.training.loop import Plan, train
@@ -195,6 +196,19 @@ def test_prototypes_from_names_point_where_the_names_are(encoder_folder):
     without = make(encoder_folder, "base")
     without.start_prototypes_from(features)  # a loss without prototypes takes no notice
     assert without.prototypes is None
+
+
+def test_copies_in_half_precision_follow_weights_that_torch_updates(encoder_folder):
+    objective = make(encoder_folder, "msc")
+    objective.keep_half_weights(torch.bfloat16)
+    with torch.no_grad():
+        for parameter in objective.encoder.parameters():
+            parameter.add_(1)
+    objective.after_step()
+    kept = [module.copies for module in objective.modules() if isinstance(module, TextEncoder)]
+    assert len(kept) == 2  # also those of the momentum encoder
+    for matrix in (matrix for copies in kept for matrix in copies.matrices):
+        assert torch.equal(matrix.copy, matrix.parameter.to(torch.bfloat16))
 
 
 def scatter_within_labels(objective: Objective, feed: TokenFeed) -> float:

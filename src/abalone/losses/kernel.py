@@ -127,6 +127,6 @@ def without_autocast(forward: Callable[P, Tensor]) -> Callable[P, Tensor]:
     return run
 
 
-def working_dtype(*tensors: Tensor) -> torch.dtype:
-    """Return the precision of a loss: float64 if any input has it, float32 otherwise."""
-    return torch.float64 if any(t.dtype is torch.float64 for t in tensors) else torch.float32
+def working_dtype(tensor: Tensor) -> torch.dtype:
+    """Return the precision of a loss: float64 if its input has it, float32 otherwise."""
+    return torch.float64 if tensor.dtype is torch.float64 else torch.float32
