@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,3 +91,13 @@ def test_probes_with_every_setting_cost_by_documents_and_labels():
 def test_probes_of_a_fold_cost_by_the_documents_outside_it(folds, share):
     corpus = corpus_of_size(20_000, 5)  # of few documents, all have the least number of steps
     assert COSTS.probe(corpus, folds) == pytest.approx(share / (9 / 10) * COSTS.probe(corpus, 10))
+
+
+def test_time_of_fast_is_that_of_reading_the_first_tokens_and_of_fitting_the_rest():
+    corpus = corpus_of(100)
+    run = SimpleNamespace(train=SimpleNamespace(lengths=np.full(100, 300)), validation=None)
+    told = COSTS.fast(run, corpus, depth=6)
+    read = 100 * 128 * 6 * COSTS.token
+    assert told > read
+    assert dataclasses.replace(COSTS, token=2.0).fast(run, corpus, depth=6) == pytest.approx(told + read)
+    assert dataclasses.replace(COSTS, slowness=2.0).fast(run, corpus, depth=6) == pytest.approx(2 * told - read)
