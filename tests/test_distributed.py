@@ -224,6 +224,22 @@ class TestLaunchedInVain:
         with pytest.raises(ValueError, match="launch them with torchrun or accelerate"):
             join(torch.device(kind))
 
+    def test_a_process_group_of_the_program_does_not_say_which_gpu_is_whose(self, monkeypatch):
+        monkeypatch.delenv("LOCAL_RANK")
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+        monkeypatch.setattr(dist, "get_world_size", lambda: 4)
+        with pytest.raises(ValueError, match="launch them with torchrun or accelerate"):
+            join(torch.device("cuda"))
+
+    def test_each_process_that_only_predicts_has_a_gpu_of_its_own(self, monkeypatch):
+        current = []
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "set_device", current.append)
+        monkeypatch.setattr(distributed, "join", lambda device: Ranks(3, 4))
+        assert launched_ranks("cuda") == Ranks(3, 4)
+        assert current == [torch.device("cuda:1")]
+
     def test_machines_without_a_meeting_point(self):
         with pytest.raises(ValueError, match="set MASTER_ADDR"):
             join(CPU)

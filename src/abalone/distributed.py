@@ -232,7 +232,8 @@ def join(device: torch.device) -> Ranks:
         _made.append(dist.group.WORLD)
         if device.type == "cpu" and not os.environ.get("OMP_NUM_THREADS"):
             torch.set_num_threads(max(torch.get_num_threads() // processes, 1))  # or they fight for the cores
-    if (dist.get_world_size() if dist.is_initialized() else 1) != count:  # each would train a model of its own
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    if world != count or (count > 1 and not together):  # each would train a model of its own, or all use one GPU
         raise InputError(
             f"several processes were launched that cannot work together on {device.type}: "
             f"launch them with torchrun or accelerate, or use {spelled('device', 'cpu')}"
@@ -246,7 +247,12 @@ def join(device: torch.device) -> Ranks:
 
 def launched_ranks(device: str = "auto") -> Ranks:
     """Join the processes that were launched together, in a program that trains nothing."""
-    return ALONE if launched()[1] == 1 else join(own_device(choose_device(device)))
+    if launched()[1] == 1:
+        return ALONE
+    own = own_device(choose_device(device))
+    if own.type == "cuda":
+        torch.cuda.set_device(own)  # for all that asks for "cuda" after this
+    return join(own)
 
 
 def _meeting_point(count: int, processes: int) -> str:
@@ -266,6 +272,7 @@ def _leave() -> None:
             dist.destroy_process_group()
         elif _messages.cache_info().currsize:
             dist.destroy_process_group(_messages())
+    _made.clear()
     _messages.cache_clear()
 
 
