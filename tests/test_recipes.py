@@ -69,6 +69,20 @@ def test_a_file_changes_the_default_recipe(tmp_path):
     )  # to YAML 3e-5 is a text
 
 
+@pytest.mark.parametrize(
+    ("lines", "tracker", "folder"),
+    [
+        ("tensorboard: null", None, None),
+        ("tensorboard: logs", "tensorboard", "logs"),
+        ("tensorboard: logs\ntracker: mlflow", "mlflow", None),
+    ],
+)
+def test_file_of_earlier_version_with_tensorboard_is_read(lines, tracker, folder, tmp_path):
+    (tmp_path / "config.yaml").write_text(f"recipe: words\n{lines}\n")
+    settings = read_settings(tmp_path / "config.yaml")
+    assert (settings.tracker, settings.tracker_folder) == (tracker, folder)
+
+
 def test_a_file_may_name_the_recipe(tmp_path):
     file = settings_file(tmp_path, "seed: 4\nrecipe: paper\n")
     assert read_settings(file) == recipe("paper", seed=4)

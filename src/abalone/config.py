@@ -9,7 +9,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from abalone.errors import InputError
+from abalone.errors import InputError, spelled
 
 Pooling = Literal["cls", "mean", "normalized_mean"]
 Schedule = Literal["cosine", "linear"]
@@ -113,7 +113,7 @@ class Config:
 
     def changed_by(self, values: dict[str, Any]) -> "Config":
         """Return a copy with some settings changed to plain values, as in YAML or JSON."""
-        values = _renamed(values)
+        values = renamed(values)
         refuse_unknown(values, SETTINGS, "setting")
         return replace(self, **{name: _number(name, value) for name, value in values.items()})
 
@@ -176,13 +176,15 @@ def refuse_unknown(names: Iterable[Any], known: Collection[str], kind: str) -> N
             raise InputError(f"no {kind} is called {short(name)}; {hint}")
 
 
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
     """Translate a setting that files of earlier versions have: `tensorboard`, a folder or nothing."""
     if "tensorboard" not in values:
         return values
     others = {name: value for name, value in values.items() if name != "tensorboard"}
     folder = values["tensorboard"]
-    return others if folder is None else {"tracker": "tensorboard", "tracker_folder": folder, **others}
+    if folder is None or others.get("tracker") is not None:
+        return others
+    return {**others, "tracker": "tensorboard", "tracker_folder": folder}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -264,7 +266,9 @@ def _check(config: Config) -> None:
     if not (config.tracker_folder is None or isinstance(config.tracker_folder, str)):
         raise InputError(f"tracker_folder must be a folder or nothing, got {short(config.tracker_folder)}")
     if config.tracker_folder is not None and config.tracker is None:
-        raise InputError(f"tracker_folder={config.tracker_folder!r} needs a tracker: tensorboard, wandb or mlflow")
+        raise InputError(
+            f"{spelled('tracker_folder', config.tracker_folder)} needs a tracker: tensorboard, wandb or mlflow"
+        )
     if config.patience is not None and (not isinstance(config.patience, int) or config.patience < 1):
         raise InputError(f"patience must be a whole number of epochs or nothing, got {short(config.patience)}")
     if config.encoder == NO_ENCODER:

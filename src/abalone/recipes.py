@@ -12,6 +12,7 @@ from abalone.config import (
     naming,
     read_yaml,
     refuse_unknown,
+    renamed,
 )
 
 DEFAULT = "rare"
@@ -97,6 +98,7 @@ def read_settings(file: Path | None, recipe_name: str | None = None) -> Config:
         return recipe(DEFAULT if recipe_name is None else recipe_name)
     values = read_yaml(file)
     with naming(file):
+        values = renamed(values)
         refuse_unknown(values, (*SETTINGS, "recipe"), "setting")
         in_file = recipe(values.pop("recipe", DEFAULT))
         return (in_file if recipe_name is None else recipe(recipe_name)).changed_by(values)

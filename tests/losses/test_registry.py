@@ -86,6 +86,12 @@ def test_a_weight_that_is_no_number_is_named(weight):
         loss_spec(f"msc + {weight}*bce")
 
 
+@pytest.mark.parametrize("weight", ["-1", "nan", "1e999"])
+def test_weight_that_is_negative_or_not_finite_is_refused(weight):
+    with pytest.raises(ValueError, match=f"the weight '{weight}' in .* must be at least 0 and finite"):
+        loss_spec(f"msc+{weight}*bce")
+
+
 def test_weights_in_any_notation():
     assert [loss_spec(f"msc+{weight}*bce").pointwise_weight for weight in ("2", ".5", "1e-1", "1e+1")] == [
         2,

@@ -136,6 +136,12 @@ def test_measuring_leaves_the_run_the_same_to_the_bit(frozen, encoder, corpus, t
     assert torch.equal(measured.network.head.weight, plain.network.head.weight)
 
 
+def test_loss_that_weighs_labels_by_their_frequency_is_measured_too(encoder, corpus, tmp_path):
+    told: list[Estimate] = []
+    fit(settings_of(encoder, objective="db", epochs=10), corpus, tmp_path, on_estimate=told.append)
+    assert told
+
+
 @pytest.mark.usefixtures("ticking")
 def test_the_estimate_is_documents_times_epochs_times_what_batches_take(encoder, corpus, tmp_path):
     """Every batch takes a second by the test's clock, whatever is in it."""

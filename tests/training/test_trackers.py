@@ -16,6 +16,7 @@ import pytest
 import tiny
 from abalone import AbaloneClassifier
 from abalone.config import Config
+from abalone.errors import InputError
 from abalone.training import trackers
 from abalone.training.callbacks import Begun, Callback, Ended, Progress
 from abalone.training.run import TRACKED, is_foreign
@@ -260,7 +261,7 @@ class Failing(trackers.Tracker):
     name, package = "failing", "os"
     log_calls = 0
 
-    def begin(self, run):
+    def open(self, run):
         pass
 
     def log(self, prefix, values, step):
@@ -346,3 +347,16 @@ def test_no_tracker_asks_the_network(name, encoder, tmp_path):
         )  # fmt: skip
     assert kept(name, tmp_path / "kept")
     assert came == []
+
+
+@pytest.mark.parametrize("kind", [trackers.WandB, trackers.MLflow])
+def test_tracker_that_cannot_start_a_run_is_a_mistake_and_not_a_bug(kind, tmp_path, monkeypatch):
+    class RefusedError(Exception):
+        pass
+
+    def refuse(self, run):
+        raise RefusedError("no API key")
+
+    monkeypatch.setattr(kind, "open", refuse)
+    with pytest.raises(InputError, match=f"{kind.name} cannot start a run: no API key"):
+        kind(str(tmp_path)).begin(Begun({}, tmp_path, resumed=False))

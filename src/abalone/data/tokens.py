@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from abalone.data.store import ArrayWriter, MappedTexts, Stored, arrays_once
-from abalone.errors import InputError
+from abalone.errors import InputError, spelled
 from abalone.files.cache import cache_entry
 from abalone.files.errors import DataError
 from abalone.progress import track
@@ -90,7 +90,8 @@ class TokenArray:
     def _room(self, max_length: int) -> int:
         special = len(self.prefix) + len(self.suffix)
         if max_length <= special:
-            raise InputError(f"max_length={max_length} leaves no room for text beside {special} special tokens")
+            setting = spelled("max_length", max_length)
+            raise InputError(f"{setting} leaves no room for text beside {special} special tokens")
         return max_length - special
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -130,9 +131,12 @@ def _settings(loss: type[nn.Module]) -> frozenset[str]:
 
 def _weight(text: str, name: str) -> float:
     try:
-        return float(text)
+        weight = float(text)
     except ValueError:
         raise ValueError(f"the weight {text!r} in {name!r} is not a number; write it as in 'msc+10*bce'") from None
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"the weight {text!r} in {name!r} must be at least 0 and finite")
+    return weight
 
 
 def _single(name: str) -> LossSpec:

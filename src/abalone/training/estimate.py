@@ -333,7 +333,9 @@ def _measure(
             with run.runtime.autocast():
                 sample = FrozenFeed(sample, lower, device)
             timetable.measure(FROZEN, lower.depth * int(sample.lengths.sum()), clock() - before)
-        objective = Objective(copy.deepcopy(trained), feed.labels.shape[1], config.objective, config)
+        objective = Objective(
+            copy.deepcopy(trained), feed.labels.shape[1], config.objective, config, labels=feed.labels
+        )
         plan = run.plan(objective)
         groups = parameter_groups(objective, plan)
         size = config.batch_size

@@ -4,6 +4,7 @@ import json
 import os
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from abalone.config import Config
-from abalone.errors import install_hint
+from abalone.errors import InputError, install_hint, spelled
 from abalone.files.atomic import written_whole
 from abalone.training.callbacks import Begun, Callback, Ended, Progress
 from abalone.training.run import TRACKED
@@ -20,7 +21,7 @@ PROJECT = "abalone"  # the project, experiment or subfolder, unless the tool's o
 PAUSE = 5.0  # seconds between requests to MLflow, which answers each of them
 
 
-class Tracker(Callback):
+class Tracker(Callback, ABC):
     """A tool that keeps the curves of a run: names of numbers, their values, and steps.
 
     Numbers of the model of all documents have plain names (`loss`, `train_loss`), others the prefix of their fold or
@@ -35,9 +36,19 @@ class Tracker(Callback):
 
     def __init__(self, folder: str | None) -> None:
         if find_spec(self.package) is None:
-            raise ImportError(f"tracker={self.name!r} needs the package {self.package}: {install_hint(self.name)}")
+            setting = spelled("tracker", self.name)
+            raise ImportError(f"{setting} needs the package {self.package}: {install_hint(self.name)}")
         self.folder = folder
         self._failed = False
+
+    def begin(self, run: Begun) -> None:
+        """Start or continue a run of the tool; where that fails, there is time to mend it before hours of training."""
+        try:
+            self.open(run)
+        except (InputError, ImportError, OSError):
+            raise
+        except Exception as error:  # of the tool's own kinds: no key, no server
+            raise InputError(f"{self.name} cannot start a run: {error}") from error
 
     def step(self, now: Progress) -> None:
         """Log loss and learning rate."""
@@ -57,16 +68,20 @@ class Tracker(Callback):
         with self._surviving():
             self.close(run)
 
+    @abstractmethod
+    def open(self, run: Begun) -> None:
+        """Start or continue a run of the tool."""
+
+    @abstractmethod
     def log(self, prefix: str, values: Mapping[str, float], step: int) -> None:
         """Log numbers at a step of the curves that share the prefix."""
-        raise NotImplementedError
 
     def flush(self) -> None:
         """Send what was logged, where the tool waits for more."""
 
+    @abstractmethod
     def close(self, run: Ended) -> None:
         """Log the scores of the model, and finish."""
-        raise NotImplementedError
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -83,7 +98,7 @@ class TensorBoard(Tracker):
 
     name = package = "tensorboard"
 
-    def begin(self, run: Begun) -> None:
+    def open(self, run: Begun) -> None:
         """Open an event file."""
         from torch.utils.tensorboard import SummaryWriter
 
@@ -113,7 +128,7 @@ class WandB(Tracker):
 
     name = package = "wandb"
 
-    def begin(self, run: Begun) -> None:
+    def open(self, run: Begun) -> None:
         """Start or continue a run."""
         import wandb
 
@@ -156,13 +171,16 @@ class MLflow(Tracker):
 
     name = package = "mlflow"
 
-    def begin(self, run: Begun) -> None:
+    def open(self, run: Begun) -> None:
         """Start or continue a run."""
         with _environment(MLFLOW_DISABLE_TELEMETRY="true"):  # it would look up a server on the internet when imported
             import mlflow
         uri = None if self.folder is None else Path(self.folder).resolve().as_uri()
         if (uri or mlflow.get_tracking_uri()).startswith("sqlite") and find_spec("sqlalchemy") is None:
-            raise ImportError("tracker='mlflow' without the full mlflow needs a tracker_folder, or MLFLOW_TRACKING_URI")
+            raise ImportError(
+                f"{spelled('tracker', self.name)} without the full mlflow needs {spelled('tracker_folder')} or "
+                "MLFLOW_TRACKING_URI"
+            )
         # Nothing but files works with mlflow-skinny alone. MLflow wants to be told that this is meant.
         with _environment(MLFLOW_ALLOW_FILE_STORE="true"):
             self._client = mlflow.MlflowClient(tracking_uri=uri)
