@@ -176,7 +176,7 @@ def command_line(name: str, numbers: Numbers, names: list[str]) -> list[str]:
         if numbers.random() < 0.2:
             return anything()
         kind = ("own", "written") if numbers.random() < 0.6 else ("bad-",)
-        return numbers.choice([name for name in names if name.startswith(kind)])
+        return numbers.choice([name for name in names if name.startswith(kind)] or names)
 
     def model() -> str:
         return numbers.choice(("model", "model", "bad/model", "m.onnx", anything()))

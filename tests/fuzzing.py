@@ -143,7 +143,7 @@ def run_cases(name: str, target: Target, cases: int, folder: Path, seed: int = 0
                 _one(target, random.Random(case), folder / str(number))
             except (Exception, Hang) as error:
                 trace = traceback.format_exc()
-                failures.setdefault(_place(error), f"FUZZ_CASE={case}\n{trace[-3000:]}")
+                failures.setdefault(_place(error), f"FUZZ_CASE={case}\n{trace[:2500] + trace[-1500:]}")
                 if len(failures) == DISTINCT:
                     break
     assert not failures, f"{len(failures)} kinds of failure:\n" + "\n\n".join(failures.values())

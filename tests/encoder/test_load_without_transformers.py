@@ -103,6 +103,8 @@ def change(file, **values):
         {"pad_token_id": 10**6},
         {"hidden_act": "relu"},
         {"is_decoder": True},
+        {"hidden_dropout_prob": None},
+        {"attention_probs_dropout_prob": "none"},
     ],
 )
 def test_a_configuration_that_does_not_fit_is_left_to_transformers(values, tmp_path):

@@ -20,6 +20,7 @@ from abalone.cli import app
 from abalone.cli.serve import read_model
 from abalone.data.in_memory import label_lists
 from abalone.data.load import load_corpus
+from abalone.errors import InputError
 from abalone.inference.export import export
 from abalone.serving.server import bind, own_hosts
 from patience import PATIENCE
@@ -119,6 +120,12 @@ def test_requests_that_outlast_the_server_are_told_so():
     rest = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
     assert rest == "stopped\n"
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b"])
+def test_name_that_no_host_can_have_is_refused(host):
+    with pytest.raises(InputError, match="is no host name"):
+        bind(host, 0)
 
 
 def test_a_port_in_use_is_told_before_anything_is_read():

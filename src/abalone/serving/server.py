@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address
+from reprlib import repr as short
 from typing import Any, cast
 
 import h11
@@ -19,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from abalone.errors import InputError
 from abalone.serving.schema import Refusal
 
 log = logging.getLogger("abalone.serving")
@@ -196,6 +198,8 @@ def bind(host: str, port: int) -> socket.socket:
         return bound
     except OSError as error:
         raise OSError(f"cannot serve at {host} port {port}: {error.strerror or error}") from None
+    except UnicodeError as error:  # of a name that IDNA cannot encode
+        raise InputError(f"cannot serve at {short(host)}: it is no host name ({error})") from None
 
 
 def address(bound: socket.socket) -> str:

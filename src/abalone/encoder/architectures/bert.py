@@ -23,6 +23,8 @@ CONFIG = {
     "max_position_embeddings": int,
     "type_vocab_size": int,
     "layer_norm_eps": NUMBER,
+    "hidden_dropout_prob": NUMBER,
+    "attention_probs_dropout_prob": NUMBER,
     "pad_token_id": int,
 }
 ACTIVATION = "gelu"  # others are taken from `transformers`
