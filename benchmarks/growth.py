@@ -21,6 +21,7 @@ from transformers import BertConfig, BertModel
 from abalone.config import Config
 from abalone.data.tokens import TokenArray
 from abalone.distributed import ALONE, Ranks
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.feed import TokenFeed, embed, make_batch, unlabelled
 from abalone.encoder.text_encoder import TextEncoder
 from abalone.training.objectives import Objective
@@ -91,7 +92,10 @@ def step(labels: int = 100, queue: int = 512, length: int = TOKENS, ranks: Ranks
     """Run one step of L_MSC with a full queue, and the update."""
     config = Config(queue_size=queue, max_length=512)
     objective = Objective(encoder(), labels, "msc", config, ranks)
-    adamw = torch.optim.AdamW(objective.parameters())
+    groups = [{"params": [parameter for parameter in objective.parameters() if parameter.requires_grad], "lr": 1e-3}]
+    optimizer = FusedAdamW(
+        groups, clip=1.0, encoder=objective.encoder, average=objective.slow, followed=objective.followed
+    )
     feed = TokenFeed(tokens(BATCH, length), long_tailed_labels(BATCH, labels), 512)
     batch = make_batch(feed, np.arange(BATCH), ranks)
     assert objective.queue is not None
@@ -99,13 +103,12 @@ def step(labels: int = 100, queue: int = 512, length: int = TOKENS, ranks: Ranks
     objective.queue.enqueue(torch.randn(queue, config.projection_dim), remembered)
 
     def run() -> None:
-        adamw.zero_grad()
-        objective.before_batch(batch)
+        optimizer.zero_grad()
+        keys = objective.keys(batch)
         objective(batch).backward()
-        objective.after_batch(batch)
+        objective.enqueue(keys, batch)
         ranks.average_gradients(list(objective.parameters()))
-        adamw.step()
-        objective.after_step()
+        optimizer.step()
 
     return _shortest(run, time.process_time if ranks.count == 1 else time.perf_counter)
 

@@ -1,7 +1,7 @@
 """A tiny random encoder with a real tokenizer, and a corpus in which words decide labels. Made in a second."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.evaluation.mixing import Mixture
 
 WORDS = [f"w{i}" for i in range(60)]
@@ -55,6 +56,20 @@ def corpus(documents: int, *, labels: int = 5, seed: int = 0) -> tuple[list[str]
         words = [WORDS[i] for i in rng.permutation(np.concatenate([filler, np.flatnonzero(row)]))]
         texts.append(" ".join(words))
     return texts, csr_array(matrix)
+
+
+@contextmanager
+def after_each_update(notice: Callable[[], object]) -> Iterator[None]:
+    """Call `notice` whenever the weights have been updated."""
+    step = FusedAdamW.step
+
+    def noticed(optimizer: FusedAdamW) -> None:
+        step(optimizer)
+        notice()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FusedAdamW, "step", noticed)
+        yield
 
 
 @contextmanager

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "mutants"
 PACKAGES = ("losses", "training", "evaluation", "files", "data", "inference", "serving")
 # What only a GPU runs, or Triton's interpreter (`make test-kernels`).
-LEFT_OUT = ("kernels.py", "encoder/fast/graph.py", "encoder/fast/optimizer.py")
+LEFT_OUT = ("kernels.py", "encoder/fast/graph.py")
 # Seconds of CPU time, which does not depend on what else the machine does: of all tests of a mutant; and of one test,
 # beside a multiple of what it takes without a bug.
 ENOUGH, LIMIT, SLOWER = 40, 15, 5

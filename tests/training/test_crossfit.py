@@ -9,9 +9,9 @@ import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.training import crossfit, pipeline
 from abalone.training.folds import divide, learnable
-from abalone.training.objectives import Objective
 from abalone.training.open_settings import settled
 from abalone.training.pipeline import fit
 
@@ -88,11 +88,11 @@ def test_every_document_is_judged_once_and_trained_on_in_the_end(uninterrupted, 
 @pytest.mark.parametrize(
     ("place", "name", "after", "steps_left"),
     [
-        (Objective, "after_step", 2, 44),  # in the first fold
-        (Objective, "after_step", 14, 32),  # in the second, when the answers of the first are kept
+        (FusedAdamW, "step", 2, 44),  # in the first fold
+        (FusedAdamW, "step", 14, 32),  # in the second, when the answers of the first are kept
         (crossfit.Answers, "save", 2, 16),  # the third is trained, and its answers are not kept yet
         (pipeline, "decide", 0, 16),  # all folds are done, and the model of all documents is not begun
-        (Objective, "after_step", 33, 13),  # in the training on all documents
+        (FusedAdamW, "step", 33, 13),  # in the training on all documents
     ],
 )
 def test_a_break_in_any_fold_costs_nothing_but_time(
@@ -113,8 +113,8 @@ def test_a_break_in_any_fold_costs_nothing_but_time(
         with pytest.raises(BrokenError):
             fit(make_config(encoder), corpus, tmp_path)
     torch.rand(3)  # another process has another random state
-    steps, after_step = [], Objective.after_step
-    monkeypatch.setattr(Objective, "after_step", lambda self: (steps.append(1), after_step(self))[1])
+    steps, step = [], FusedAdamW.step
+    monkeypatch.setattr(FusedAdamW, "step", lambda self: (steps.append(1), step(self))[1])
     assert_same(fit(make_config(encoder), corpus, tmp_path, resume=True), uninterrupted)
     assert len(steps) == steps_left
 

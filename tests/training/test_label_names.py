@@ -11,6 +11,7 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.seen import text_hashes
 from abalone.data.store import MappedTexts, TextWriter
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.evaluation.crossfit_probe import CrossFitProbe
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.inference.card import model_card
@@ -18,7 +19,6 @@ from abalone.recipes import RECIPES, recipe, words_alone
 from abalone.training import crossfit, pipeline
 from abalone.training.folds import divide, learnable
 from abalone.training.label_names import as_text, taught_by, with_names
-from abalone.training.objectives import Objective
 from abalone.training.pipeline import fit
 from abalone.training.words import Words
 
@@ -269,13 +269,13 @@ def test_a_break_costs_nothing_but_time(folds, encoder, corpus, tmp_path, monkey
     def breaking(self):
         if next(calls) == after:
             raise BrokenError
-        after_step(self)
+        step(self)
 
     config = make_config(encoder, folds=folds, epochs=2, checkpoint_seconds=0)
     whole = fit(config, corpus, tmp_path / "whole")
-    after_step, calls, after = Objective.after_step, iter(range(1000)), 13 if folds else 7
+    step, calls, after = FusedAdamW.step, iter(range(1000)), 13 if folds else 7
     with monkeypatch.context() as patch:
-        patch.setattr(Objective, "after_step", breaking)
+        patch.setattr(FusedAdamW, "step", breaking)
         with pytest.raises(BrokenError):
             fit(config, corpus, tmp_path / "broken")
     torch.rand(3)  # another process has another random state

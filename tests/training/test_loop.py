@@ -17,6 +17,7 @@ import tiny
 from abalone import MemoryQueue
 from abalone.config import Config
 from abalone.data.tokens import tokenize
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.load import load_encoder
 from abalone.losses import LOSSES
@@ -89,15 +90,13 @@ class StopError(Exception):
 
 def run_until(step, objective, feed, folder):
     """Train with a checkpoint at every step, and break off in the one after `step`."""
-    after_step, steps = objective.after_step, iter(range(1, 100))
+    steps = iter(range(1, 100))
 
     def fail_in_time():
-        after_step()
         if next(steps) > step:
             raise StopError
 
-    objective.after_step = fail_in_time
-    with pytest.raises(StopError):
+    with tiny.after_each_update(fail_in_time), pytest.raises(StopError):
         run(objective, feed, folder, make_plan(checkpoint_seconds=0))
 
 
@@ -122,15 +121,8 @@ def test_resumes_to_the_bit(name, stop_at, encoder_folder, feed, tmp_path):
 
 
 def test_the_time_of_an_epoch_is_that_before_a_break_too(encoder_folder, feed, tmp_path):
-    slow = make_objective(encoder_folder)
-    after_step = slow.after_step
-
-    def take_time():
-        after_step()
-        time.sleep(0.3)
-
-    slow.after_step = take_time
-    run_until(2, slow, feed, tmp_path)
+    with tiny.after_each_update(lambda: time.sleep(0.3)):
+        run_until(2, make_objective(encoder_folder), feed, tmp_path)
     standing = run(make_objective(encoder_folder), feed, tmp_path, resume=True)
     assert standing.history[0]["seconds"] > 0.6
 
@@ -190,19 +182,18 @@ def test_checkpoints_are_written_as_often_as_asked_and_at_the_end(encoder_folder
     clock = Clock()
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=clock))
     objective, steps = make_objective(encoder_folder), []
-    after_step, write = objective.after_step, Checkpoints.write
+    write = Checkpoints.write
 
     def take_half_a_minute():
-        after_step()
         clock.now += 30
 
     def note_step(self, state, notes, epochs):
         steps.append(notes["standing"]["step"])
         write(self, state, notes, epochs)
 
-    objective.after_step = take_half_a_minute
     monkeypatch.setattr(Checkpoints, "write", note_step)
-    run(objective, feed, tmp_path, make_plan(checkpoint_seconds=100))  # 18 steps
+    with tiny.after_each_update(take_half_a_minute):
+        run(objective, feed, tmp_path, make_plan(checkpoint_seconds=100))  # 18 steps
     assert steps == [4, 8, 12, 16, 18]
 
 
@@ -213,15 +204,17 @@ def test_loss_of_an_epoch_is_the_mean_over_documents_though_the_last_batch_is_sm
     assert standing.history[0]["train_loss"] == pytest.approx(plain_loss(objective.eval(), feed).item())
 
 
-def test_a_last_update_of_fewer_batches_weighs_each_document_as_the_others_do(encoder_folder, feed, tmp_path):
+def test_a_last_update_of_fewer_batches_weighs_each_document_as_the_others_do(
+    encoder_folder, feed, tmp_path, monkeypatch
+):
     objective = make_objective(encoder_folder, "bce", dropout=0.0)
-    after_backward, gradients = objective.after_backward, []
+    collect, gradients = FusedAdamW.collect, []
 
-    def note_gradient():
-        after_backward()
+    def note_gradient(optimizer):
+        collect(optimizer)
         gradients.append(objective.head.weight.grad.clone())
 
-    objective.after_backward = note_gradient
+    monkeypatch.setattr(FusedAdamW, "collect", note_gradient)
     plan = make_plan(epochs=1, accumulation=4, learning_rate=0.0, head_learning_rate=0.0)
     run(objective, feed, tmp_path, plan)  # six batches of 8: updates of 32 and of 16 documents
     assert len(gradients) == 6
@@ -231,14 +224,14 @@ def test_a_last_update_of_fewer_batches_weighs_each_document_as_the_others_do(en
 
 def test_ctrl_c_finishes_the_step_and_says_where_to_go_on(encoder_folder, feed, tmp_path):
     objective = make_objective(encoder_folder)
-    after_batch = objective.after_batch
+    enqueue = objective.enqueue
 
-    def interrupt(batch):
-        after_batch(batch)
+    def interrupt(keys, batch):
+        enqueue(keys, batch)
         if len(objective.queue) >= 16:
             os.kill(os.getpid(), signal.SIGINT)
 
-    objective.after_batch = interrupt
+    objective.enqueue = interrupt
     with pytest.raises(TrainingInterrupted, match=rf"stopped after step 2; it can go on from {tmp_path}"):
         run(objective, feed, tmp_path)
     whole, resumed = make_objective(encoder_folder), make_objective(encoder_folder)
@@ -280,7 +273,7 @@ def test_written_beside_training_it_resumes_to_the_bit(stop_at, encoder_folder, 
 @pytest.mark.parametrize("when", ["between", "while it is written"])
 def test_written_beside_training_ctrl_c_waits_for_the_file(when, encoder_folder, feed, tmp_path, monkeypatch):
     objective = make_objective(encoder_folder)
-    place, name = (objective, "after_step") if when == "between" else (checkpoint, "save_tensors")
+    place, name = (FusedAdamW, "step") if when == "between" else (checkpoint, "save_tensors")
     original, calls = getattr(place, name), iter(range(1000))
 
     def interrupt(*arguments, **options):

@@ -11,7 +11,6 @@ from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, embed, make_batch
 from abalone.encoder.load import load_encoder
-from abalone.encoder.text_encoder import TextEncoder
 from abalone.evaluation.metrics import evaluate
 from abalone.losses import LOSSES
 from abalone.training.loop import Plan, train
@@ -108,9 +107,9 @@ def test_a_batch_enters_the_queue_after_its_loss(encoder_folder, feed):
     objective.loss.forward = spy
     batches = [batch_of(feed, first) for first in (0, 8, 16, 24)]
     for batch in batches:
-        objective.before_batch(batch)
+        keys = objective.keys(batch)
         objective(batch).backward()
-        objective.after_batch(batch)
+        objective.enqueue(keys, batch)
     assert [len(embeddings) for embeddings, _ in seen] == [0, 8, 16, 20]  # the queue holds 20
     expected = torch.cat([batch.labels for batch in batches])
     for (_, labels), end in zip(seen, (0, 8, 16, 24), strict=True):
@@ -121,9 +120,7 @@ def test_a_batch_enters_the_queue_after_its_loss(encoder_folder, feed):
 def test_keys_are_the_slow_encoders_and_without_noise(encoder_folder, feed):
     objective = make(encoder_folder, "msc", dropout=0.5).train()
     batch = batch_of(feed, 0)
-    objective.before_batch(batch)
-    objective(batch)
-    objective.after_batch(batch)
+    objective.enqueue(objective.keys(batch), batch)
     torch.testing.assert_close(objective.queue.contents()[0], objective.slow(batch.documents))
     assert len(objective.queue) == 8
 
@@ -137,7 +134,7 @@ def test_the_slow_encoder_follows_after_a_step(encoder_folder, feed):
             if parameter.grad is not None:
                 parameter -= parameter.grad
     torch.testing.assert_close(objective.slow.encoder.projection.outer.weight, before)
-    objective.after_step()
+    objective.slow.update(objective.followed)
     expected = 0.75 * before + 0.25 * objective.projection.outer.weight
     torch.testing.assert_close(objective.slow.encoder.projection.outer.weight, expected)
     embedding = objective.encoder.model.embeddings.word_embeddings.weight
@@ -148,8 +145,7 @@ def test_the_slow_encoder_follows_after_a_step(encoder_folder, feed):
 def test_measuring_the_validation_loss_changes_nothing(encoder_folder, feed):
     objective = make(encoder_folder, "msc")
     batch = batch_of(feed, 0)
-    objective.before_batch(batch)
-    objective.after_batch(batch)  # a queue that holds something
+    objective.enqueue(objective.keys(batch), batch)  # a queue that holds something
     before = {name: value.clone() for name, value in objective.state_dict().items()}
     run = SimpleNamespace(validation=feed, config=Config(batch_size=48), runtime=Runtime.start("cpu", "fp32"))
     objective.eval()
@@ -196,19 +192,6 @@ def test_prototypes_from_names_point_where_the_names_are(encoder_folder):
     without = make(encoder_folder, "base")
     without.start_prototypes_from(features)  # a loss without prototypes takes no notice
     assert without.prototypes is None
-
-
-def test_copies_in_half_precision_follow_weights_that_torch_updates(encoder_folder):
-    objective = make(encoder_folder, "msc")
-    objective.keep_half_weights(torch.bfloat16)
-    with torch.no_grad():
-        for parameter in objective.encoder.parameters():
-            parameter.add_(1)
-    objective.after_step()
-    kept = [module.copies for module in objective.modules() if isinstance(module, TextEncoder)]
-    assert len(kept) == 2  # also those of the momentum encoder
-    for matrix in (matrix for copies in kept for matrix in copies.matrices):
-        assert torch.equal(matrix.copy, matrix.parameter.to(torch.bfloat16))
 
 
 def scatter_within_labels(objective: Objective, feed: TokenFeed) -> float:

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.load import load_encoder
 from abalone.evaluation.metrics import per_label
 from abalone.evaluation.mixing import Mixture
 from abalone.inference.predictor import Predictor
 from abalone.training import pipeline, stages
-from abalone.training.objectives import Objective
 from abalone.training.open_settings import rate_for_width
 from abalone.training.pipeline import fit
 
@@ -173,14 +173,14 @@ def tuned(encoder: str, frozen: int) -> Config:
 @pytest.mark.parametrize(
     ("frozen", "place", "name", "after", "steps_left"),
     [
-        (0, Objective, "after_step", 1, 24),  # in the first epoch
+        (0, FusedAdamW, "step", 1, 24),  # in the first epoch
         (0, stages.ValidationLoss, "__call__", 1, 15),  # at the end of the second
         (0, stages, "linear_evaluation", 0, 10),  # pre-training is done, no probe is
         (0, stages, "supervise", 0, 10),  # between the stages
-        (0, Objective, "after_step", 18, 7),  # in the first epoch of fine-tuning
+        (0, FusedAdamW, "step", 18, 7),  # in the first epoch of fine-tuning
         (0, stages.LinearHead, "of_layer", 1, 0),  # at the end of its second
         (0, pipeline, "decide", 0, 0),  # when everything is trained
-        (1, Objective, "after_step", 12, 13),
+        (1, FusedAdamW, "step", 12, 13),
         (1, stages, "supervise", 0, 10),
     ],
 )
@@ -193,13 +193,13 @@ def test_a_break_anywhere_costs_nothing_but_time(
         with pytest.raises(BrokenError):
             fit(tuned(encoder, frozen), corpus, tmp_path)
     torch.rand(3)  # another process has another random state
-    steps, after_step = [], Objective.after_step
+    steps, step = [], FusedAdamW.step
 
     def counted(self):
         steps.append(1)
-        after_step(self)
+        step(self)
 
-    monkeypatch.setattr(Objective, "after_step", counted)
+    monkeypatch.setattr(FusedAdamW, "step", counted)
     assert_same(fit(tuned(encoder, frozen), corpus, tmp_path, resume=True), expected)
     assert len(steps) == steps_left
 

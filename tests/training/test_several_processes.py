@@ -61,21 +61,20 @@ def run(case, encoder_folder, folder, *, dropout=0.0, break_off=False, interrupt
     objective = Objective(encoder, LABELS, name, config, ranks).double()
     losses: list[float] = []
     objective.register_forward_hook(lambda module, given, loss: losses.append(loss.item()))
-    after_step, steps = objective.after_step, iter(range(1, 1000))
+    steps = iter(range(1, 1000))
 
     def watched():
-        after_step()
         step = next(steps)
         if break_off and step > BROKEN_AT:
             raise BrokenOffError
         if interrupt and step == BROKEN_AT and ranks.index == 1:  # which the other does not hear of
             os.kill(os.getpid(), signal.SIGINT)
 
-    objective.after_step = watched
     values = {"epochs": 3, "batch_size": 32, "learning_rate": 1e-3, "head_learning_rate": 3e-3, "schedule": "cosine"}
     changes = {**values, "checkpoint_seconds": 0 if break_off else 1e9, **plan}
     documents = make_feed(encoder_folder, documents, **feed)
-    train(objective, documents, Plan(**changes), runtime, folder, measure=dict, resume=resume)
+    with tiny.after_each_update(watched):
+        train(objective, documents, Plan(**changes), runtime, folder, measure=dict, resume=resume)
     save_tensors(folder / f"end-{ranks.index}.safetensors", objective.state_dict(), {"losses": losses})
     return objective
 

@@ -10,10 +10,10 @@ import torch
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.training import checkpoint, loop, pipeline, stages
 from abalone.training.checkpoint import check_tensors
 from abalone.training.interruption import TrainingInterrupted, TrainingTerminated
-from abalone.training.objectives import Objective
 from abalone.training.stages import ValidationLoss
 from striking import unfinished
 
@@ -88,7 +88,7 @@ def assert_goes_on(encoder, folder, uninterrupted):
 @pytest.mark.parametrize(
     ("place", "name", "after", "told"),
     [
-        (Objective, "after_step", 4, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
+        (FusedAdamW, "step", 4, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
         (ValidationLoss, "__call__", 0, "Pre-training stopped after epoch 1; it can go on from {}/pretraining"),
         (loop._Training, "save_if_due", 5, "Pre-training stopped after step 5; it can go on from {}/pretraining"),
         (checkpoint, "save_tensors", 0, "Pre-training stopped after epoch 2; it can go on from {}/pretraining"),
@@ -142,13 +142,13 @@ def test_a_stage_that_is_finished_is_not_done_again_after_a_request(encoder, uni
     """Asked after the last step of pre-training, it saves the end of the stage, and goes on with the next one."""
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        telling(patch, Objective, "after_step", signal.SIGINT, after=5)  # the last of six
+        telling(patch, FusedAdamW, "step", signal.SIGINT, after=5)  # the last of six
         with pytest.raises(TrainingInterrupted, match="stopped after step 6"):
             fit(encoder, folder)
     uninterrupted()  # before steps are counted: no other test may have asked for it yet
     steps = []
     with monkeypatch.context() as patch:
-        after_step = Objective.after_step
-        patch.setattr(Objective, "after_step", lambda self: (steps.append(1), after_step(self)))
+        step = FusedAdamW.step
+        patch.setattr(FusedAdamW, "step", lambda self: (steps.append(1), step(self)))
         assert_goes_on(encoder, folder, uninterrupted)
     assert len(steps) == 3

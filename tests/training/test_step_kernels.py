@@ -19,6 +19,7 @@ if DEVICE.type == "cpu":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 from abalone.encoder.fast.graph import own_stream  # noqa: E402
+from abalone.encoder.fast.optimizer import FusedAdamW  # noqa: E402
 from abalone.training.loop import Plan, parameter_groups  # noqa: E402
 from abalone.training.objectives import Objective  # noqa: E402
 from abalone.training.runtime import Runtime  # noqa: E402
@@ -39,6 +40,14 @@ def feed(encoder_folder):
     return TokenFeed(tokenize(texts, load_encoder(encoder_folder)[1], cache=None), labels, max_length=20)
 
 
+def in_half_precision(objective):
+    """Return the optimiser that a step has on a GPU."""
+    return FusedAdamW(
+        parameter_groups(objective, PLAN), clip=PLAN.clip, encoder=objective.encoder, average=objective.slow,
+        followed=objective.followed, half=torch.bfloat16,
+    )  # fmt: skip
+
+
 class Training:
     """An objective and its step, with our kernels on a CPU too."""
 
@@ -54,10 +63,7 @@ class Training:
         options = {"clip": PLAN.clip, "batch_size": BATCH, "lengths": feed.lengths}
         self.step = Step(self.objective, groups, runtime, **options)
         if DEVICE.type == "cpu":
-            for group in self.step.adamw.param_groups:
-                group["lr"] = torch.tensor(group["lr"])
-            self.objective.keep_half_weights(torch.bfloat16)
-            self.step._matrices = self.objective.take_matrix_update(self.step.adamw)
+            self.step.optimizer = in_half_precision(self.objective)
         self.feed, self.losses = feed, []
 
     @property
@@ -100,7 +106,7 @@ def test_the_same_steps_as_with_torch_for_the_tables(name, encoder_folder, feed,
             assert moved > 0
             assert (value - expected[key]).norm() < 0.03 * moved, key  # AdamW makes much of what rounding leaves
     parameters = [dict(training.objective.named_parameters()) for training in (ours, theirs)]
-    states = [training.step.adamw.state for training in (ours, theirs)]
+    states = [training.step.optimizer.state for training in (ours, theirs)]
     for key, parameter in parameters[0].items():
         if parameter.requires_grad:
             mine, other = states[0][parameter], states[1][parameters[1][key]]
@@ -130,7 +136,5 @@ def test_a_frozen_encoder_keeps_its_tables(encoder_folder, feed):
     encoder, _ = load_encoder(encoder_folder)
     encoder.model.embeddings.requires_grad_(False)
     objective = Objective(encoder, LABELS, "bce", Config()).to(DEVICE)
-    objective.keep_half_weights(torch.bfloat16)
-    adamw = torch.optim.AdamW(parameter_groups(objective, PLAN))
-    assert objective.take_matrix_update(adamw) is not None
+    in_half_precision(objective)
     assert encoder.copies.row_gradients is None

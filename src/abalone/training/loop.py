@@ -283,13 +283,13 @@ class _Training:
         if self.ranks.main:
             scaler = None if self.runtime.scaler is None else self.runtime.scaler.state_dict()
             notes = {"standing": asdict(self.standing), "scaler": scaler}
-            self.checkpoints.write(training_state(self.objective, self.step.adamw), notes, self._kept_epochs())
+            self.checkpoints.write(training_state(self.objective, self.step.optimizer), notes, self._kept_epochs())
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
         """Restore the folder's latest good checkpoint."""
         tensors, notes = self.ranks.tensors_from_main(self.checkpoints.read)
-        restore_training_state(self.objective, self.step.adamw, tensors)
+        restore_training_state(self.objective, self.step.optimizer, tensors)
         standing = self.standing = Standing(**notes["standing"])
         self.skip_epochs(standing.epoch + standing.batch / math.ceil(len(self.documents) / self.plan.batch_size))
         if self.runtime.scaler is not None:

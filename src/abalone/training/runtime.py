@@ -55,6 +55,15 @@ class Runtime:
         """Add the gradient of the loss, scaled in fp16."""
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let the optimiser make its step; in fp16 only where no gradient overflowed, and adapt the scale."""
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.unscale_(optimizer)
+            self.scaler.step(optimizer)
+            self.scaler.update()
+
     def free_memory(self) -> None:
         """Give back the memory of a training that has ended, before the next one begins."""
         gc.collect()

@@ -1,20 +1,19 @@
-"""One training step: loss, gradient, clipping, update; as far as possible without waiting for the device."""
+"""One training step: loss, gradient, update; as far as possible without waiting for the device."""
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from abalone.encoder.fast.graph import Captured
+from abalone.encoder.fast.graph import Aside, Captured
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.feed import Batch
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
-
-if TYPE_CHECKING:
-    from abalone.encoder.fast.optimizer import MatrixUpdate
 
 AHEAD = 8  # steps that may wait for the GPU
 
@@ -56,31 +55,32 @@ class Step:
         lengths: np.ndarray,
         accumulation: int = 1,
     ) -> None:
-        self.objective, self.runtime, self.clip = objective, runtime, clip
+        self.objective, self.runtime = objective, runtime
         device = self.device = runtime.device
         self.parameters = [parameter for group in groups for parameter in group["params"]]
-        self._base_rates = [group["lr"] for group in groups]
-        on_gpu = device.type == "cuda"
-        if on_gpu:  # rates that a replayed graph can be told
-            groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
-        self._fused = device.type in ("cuda", "cpu") and runtime.scaler is None
-        self.adamw = torch.optim.AdamW(groups, fused=on_gpu or self._fused, capturable=on_gpu)
+        on_gpu, alone = device.type == "cuda", accumulation == 1 and objective.ranks.count == 1
+        self.optimizer = FusedAdamW(
+            groups,
+            clip=clip,
+            encoder=objective.encoder,
+            average=objective.slow,
+            followed=objective.followed,
+            half=runtime.dtype if on_gpu else None,
+            one_backward=alone,
+            scaled=runtime.scaler is not None,
+        )
         whole = torch.float32 if device.type == "mps" else torch.float64
         self._loss_sum = torch.zeros((), dtype=whole, device=device)
         self._batch = torch.zeros((), dtype=torch.long, device=device)
         self._wrong = torch.full((2,), -1, dtype=torch.long, device=device)  # first batch: loss, gradient
         self._given: deque[torch.cuda.Event] = deque()  # marks behind the latest steps
-        if on_gpu:
-            objective.keep_half_weights(runtime.dtype)
         self._captured: Captured | None = None
-        self._matrices: MatrixUpdate | None = None
-        if on_gpu and accumulation == 1 and runtime.scaler is None and objective.ranks.count == 1:
-            self._matrices = objective.take_matrix_update(self.adamw)
+        if on_gpu and alone and runtime.scaler is None:
             self._captured = Captured(self._whole_step, batch_size, lengths)
 
     def begin(self, batch: int, loss_sum: float) -> None:
         """Count from here: so many batches of the epoch are done, with this sum of losses."""
-        self.objective.refresh_half_weights()  # the others may have been read from a checkpoint
+        self.optimizer.refresh()  # the weights may have been read from a checkpoint
         self._loss_sum.fill_(loss_sum)
         self._batch.fill_(batch)
         self._wrong.fill_(-1)
@@ -94,11 +94,7 @@ class Step:
             share: of this batch in the gradient.
             update: whether the weights move now, or with a later batch.
         """
-        for group, base in zip(self.adamw.param_groups, self._base_rates, strict=True):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(base * rate)
-            else:
-                group["lr"] = base * rate
+        self.optimizer.set_rate(rate)
         if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
             self._captured(batch)
         else:
@@ -114,8 +110,8 @@ class Step:
 
     def end(self) -> None:
         """Let go of what only further steps would need."""
-        self.objective.keep_half_weights(None)
-        self._captured = self._matrices = None
+        self.optimizer.release()
+        self._captured = None
 
     def _stay_near(self) -> None:
         """Do not run far ahead of a GPU: whoever asks to stop would wait for all that lies before it."""
@@ -130,42 +126,25 @@ class Step:
         self._update()
 
     def _add_gradient(self, batch: Batch, share: float) -> None:
+        keys: Aside[Tensor] | None = None
         with self.runtime.autocast():
-            self.objective.before_batch(batch)
+            if self.objective.queue is not None:  # beside the trained encoder, which leaves parts of a GPU idle
+                keys = Aside(partial(self.objective.keys, batch))
             loss = self.objective(batch)
         self._batch += 1
         self._loss_sum += loss.detach() * len(batch)
         self._note(0, loss)
         self.runtime.backward(loss * share if share != 1 else loss)
-        self.objective.after_backward()
-        self.objective.after_batch(batch)
+        self.optimizer.collect()
+        if keys is not None:
+            self.objective.enqueue(keys.join(), batch)
 
     def _update(self) -> None:
         self.objective.ranks.average_gradients(self.parameters)
-        if self._fused:
-            gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-            norm = torch.nn.utils.get_total_norm(gradients)
-            if self._matrices is not None:
-                norm = torch.hypot(norm, self._matrices.norm())
-            self._note(1, norm)
-            # The optimiser divides by the one and does nothing where the other is 1: clipping costs no pass over the
-            # gradients, and NaN never reaches the weights.
-            divisor = (norm / self.clip).clamp(min=1).float()
-            self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
-            self.adamw.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-            self.adamw.step()
-            if self._matrices is not None:
-                self._matrices(divisor)
-        elif (scaler := self.runtime.scaler) is None:
-            self._note(1, torch.nn.utils.clip_grad_norm_(self.parameters, self.clip))
-            self.adamw.step()
-        else:  # which skips the step by itself where gradients are NaN or infinite, and lowers its scale
-            scaler.unscale_(self.adamw)
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
-            scaler.step(self.adamw)
-            scaler.update()
-        self.adamw.zero_grad(set_to_none=True)
-        self.objective.after_step()
+        self.runtime.update(self.optimizer)
+        if self.runtime.scaler is None:  # which may skip a step: its scale was too large, and no reason to stop
+            self._note(1, self.optimizer.norm)
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _note(self, kind: int, value: Tensor) -> None:
         """Remember this batch if its value is the first that is NaN or infinite."""

@@ -12,6 +12,7 @@ from abalone.encoder.feed import Batch
 from abalone.encoder.packed import Packed
 
 GRAIN = 128  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
+FILLER = 100_000  # tokens that fill batches up before one more graph is recorded: about what recording it costs
 FIRST = -1  # the priority of the stream whose kernels go before those of the second
 WARM_UP = 3  # batches done plainly first: what allocates for good, as the optimiser does, must not be recorded
 
@@ -67,66 +68,79 @@ def _second_stream(device: int) -> torch.cuda.Stream:
 class Captured:
     """A function of a batch, replayed from CUDA graphs. Call it within `own_stream`.
 
+    A graph is recorded for a number of documents and a number of tokens. Batches of a few tokens less use it as well,
+    until what fills them up has cost as much as a graph of their own: short trainings record few, long ones waste
+    little.
+
     Args:
         function: what to do with a batch on the device. It leaves its results in tensors that outlive it, and it may
             neither look at values nor depend on anything but the shapes of the batch.
-        documents: in every batch.
+        batch_size: documents of a batch; the last of an epoch has what is left.
         lengths: tokens of every document there is.
     """
 
-    def __init__(self, function: Callable[[Batch], None], documents: int, lengths: np.ndarray) -> None:
-        self.function, self.documents, self.longest = function, documents, int(lengths.max())
-        self.most = int(np.sort(lengths)[-documents:].sum())  # tokens that a batch can have
-        self.grain = min(
-            GRAIN, self.longest
-        )  # what fills a batch up is a piece too, and no piece is longer than `longest`
-        self._plain_calls = 0
-        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
+    def __init__(self, function: Callable[[Batch], None], batch_size: int, lengths: np.ndarray) -> None:
+        self.function, self.longest = function, int(lengths.max())
+        self.documents = {min(batch_size, len(lengths)), len(lengths) % batch_size} - {0}
+        # What fills a batch up is a piece too, and no piece is longer than `longest`.
+        self.grain = min(GRAIN, self.longest)
+        self.most = int(np.sort(lengths)[-batch_size:].sum())  # tokens that a batch can have
+        self._plain_calls = self._filler = 0
+        self._graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Batch]] = {}  # by documents and tokens
         self._pool = torch.cuda.graph_pool_handle()  # one after the other, graphs can use the same memory
 
     def fits(self, batch: Batch) -> bool:
-        """Return whether the batch has the shape that graphs are recorded for."""
-        return len(batch) == self.documents and batch.documents.owner is None
+        """Return whether the batch has a shape that graphs are recorded for."""
+        return len(batch) in self.documents and batch.documents.owner is None
 
     def __call__(self, batch: Batch) -> None:
         """Call the function with a batch that lies in pinned memory."""
-        device = torch.device("cuda", torch.cuda.current_device())
         if self._plain_calls < WARM_UP:
             self._plain_calls += 1
-            self.function(batch.to(device))
+            self.function(batch.to(torch.device("cuda", torch.cuda.current_device())))
             return
-        sizes = [self._filled_up(len(batch.documents.tokens))]
         if not self._graphs:  # the largest first: the others then find room in the memory it took
             torch.cuda.empty_cache()
-            sizes.insert(0, self._filled_up(self.most))
-        for size in sizes:
-            if size not in self._graphs:
-                self._graphs[size] = self._record(batch, size, device)
-        graph, place = self._graphs[sizes[-1]]
+            self._record(batch, max(self.documents), self._filled_up(self.most))
+        shape = len(batch), self._size(len(batch), len(batch.documents.tokens))
+        if shape not in self._graphs:
+            self._record(batch, *shape)
+        graph, place = self._graphs[shape]
         _put(batch, place)
         graph.replay()
+
+    def _size(self, documents: int, tokens: int) -> int:
+        """Return the number of tokens of the graph to use, one that is there or a new one."""
+        own = self._filled_up(tokens)
+        there = [size for count, size in self._graphs if count == documents and own <= size <= tokens + self.longest]
+        nearest = min(there, default=own)
+        self._filler += nearest - own
+        if self._filler <= FILLER:
+            return nearest
+        self._filler = 0
+        return own
 
     def _filled_up(self, tokens: int) -> int:
         return -(-tokens // self.grain) * self.grain
 
-    def _record(self, batch: Batch, size: int, device: torch.device) -> tuple[torch.cuda.CUDAGraph, Batch]:
-        tokens = batch.documents.tokens
+    def _record(self, batch: Batch, documents: int, size: int) -> None:
+        tokens, device = batch.documents.tokens, torch.device("cuda", torch.cuda.current_device())
         place = Batch(
             Packed(
                 torch.zeros(size, *tokens.shape[1:], dtype=tokens.dtype, device=device),
-                torch.tensor([0] * (self.documents + 1) + [size], dtype=torch.int32, device=device),
+                torch.tensor([0] * (documents + 1) + [size], dtype=torch.int32, device=device),
                 self.longest,
-                self.documents,
+                documents,
                 filled=True,
             ),
-            torch.zeros(batch.labels.shape, dtype=torch.bool, device=device),
+            torch.zeros(documents, batch.labels.shape[1], dtype=torch.bool, device=device),
         )
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream()
         # Other threads may go on: batches are being pinned while this one records.
         with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self.function(place)
-        return graph, place
+        self._graphs[documents, size] = graph, place
 
 
 def _put(batch: Batch, place: Batch) -> None:

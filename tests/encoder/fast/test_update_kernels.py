@@ -13,7 +13,7 @@ if DEVICE.type == "cpu":
         pytest.skip("needs a GPU, or Triton's interpreter", allow_module_level=True)
     pytest.importorskip("triton")
 from abalone.encoder.architectures import adapter_of  # noqa: E402
-from abalone.encoder.fast.optimizer import MatrixUpdate  # noqa: E402
+from abalone.encoder.fast.update_kernels import MatrixUpdate  # noqa: E402
 from abalone.encoder.fast.weights import LowPrecisionWeights, RowGradients  # noqa: E402 - not without Triton
 
 RATE, DECAY, MOMENTUM = 3e-2, 0.1, 0.75
