@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from torch import nn
 
 from abalone.encoder.heads import LinearHead
+from abalone.errors import InputError
 from abalone.evaluation.crossfit_probe import SETTINGS, CrossFitProbe, choose_setting
 from abalone.evaluation.gridfits import GridFits, Setting, shuffled_batches
 
@@ -185,7 +186,7 @@ def test_shapes_that_do_not_fit_are_refused():
     X, Y = documents(30)
     with pytest.raises(ValueError, match="same number of rows"):
         quick().heldout_logits(X[:20], Y, X)
-    with pytest.raises(ValueError, match="X_heldout"):
+    with pytest.raises(InputError, match="X_heldout"):
         quick().heldout_logits(X, Y, X[:, :4])
     with pytest.raises(ValueError, match=r"heldout must be \[settings, 30, 3\]"):
         choose_setting(np.zeros((2, 29, 3), np.float16), Y)

@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
+from abalone.errors import InputError
 from abalone.evaluation.diagnostics import forces, positives_in_batch, positives_in_epoch
 
 
@@ -26,6 +27,19 @@ def test_forces_equal_the_double_loop(sparse):
     options = {"equal_nan": True, "check_dtype": False}
     torch.testing.assert_close(got.attraction_by_label(), attraction, **options)
     torch.testing.assert_close(got.repulsion_by_label(), repulsion, **options)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "labels", "message"),
+    [
+        (torch.ones(3), torch.ones(3, 1), r"embeddings must be \[rows, dim\]"),
+        (torch.ones(3, 2), torch.ones(2, 1), "the same number of rows"),
+        (torch.tensor([[1.0], [torch.nan]]), torch.ones(2, 1), "holds NaN or infinite values, first in row 1"),
+    ],
+)
+def test_forces_of_bad_documents_are_refused(embeddings, labels, message):
+    with pytest.raises(InputError, match=message):
+        forces(embeddings, labels)
 
 
 def test_forces_of_collapsed_labels_are_extreme():

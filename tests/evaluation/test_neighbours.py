@@ -5,6 +5,7 @@ from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
+from abalone.errors import InputError
 from abalone.evaluation import neighbours as knn
 from abalone.evaluation.neighbours import NearestNeighbours
 
@@ -135,11 +136,11 @@ def test_bad_use_is_refused():
     with pytest.raises(NotFittedError, match="fit"):
         neighbours.state()
     neighbours.fit(np.eye(2), np.eye(2))
-    with pytest.raises(ValueError, match=r"must be \[rows, 2\] to match those in training, got shape \(1, 3\)"):
+    with pytest.raises(InputError, match=r"must be \[rows, 2\] to match those in training, got shape \(1, 3\)"):
         neighbours.predict_proba(np.ones((1, 3)))
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         neighbours.neighbours(np.ones((1, 2)), k=0)
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         NearestNeighbours(k=0)
-    with pytest.raises(ValueError, match="temperature must be a finite number above 0"):
+    with pytest.raises(InputError, match="temperature must be a finite number above 0"):
         NearestNeighbours(temperature=0.0)

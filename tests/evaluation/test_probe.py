@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 
+from abalone.errors import InputError
 from abalone.evaluation.gridfits import Setting
 from abalone.evaluation.probe import LinearProbe, best_settings
 
@@ -232,7 +233,7 @@ def test_names_the_part_that_is_not_finite_when_predicting(monkeypatch):
     ],
 )
 def test_refuses_what_does_not_fit_together(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         quick().fit(*change(*documents(20), *documents(10, seed=1)))
 
 
@@ -253,7 +254,7 @@ def test_predict_refuses_another_width():
     ],
 )
 def test_refuses_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         LinearProbe(**settings)
 
 

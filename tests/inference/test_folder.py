@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ import tiny
 from abalone import AbaloneClassifier, __version__
 from abalone.cli import app
 from abalone.cli.app import RIGHTS
+from abalone.errors import InputError
 from abalone.files import atomic
 from abalone.inference.folder import SUMS, load, refuse_foreign, save, whole_folder
 
@@ -208,6 +210,32 @@ def test_indices_that_point_out_of_a_matrix_are_not_followed(unsummed):
     save_file(tensors, unsummed / "neighbours.safetensors")
     with pytest.raises(ValueError, match=rf"{unsummed} is damaged"):
         load(unsummed)
+
+
+@pytest.mark.parametrize("shape", [(7,), (), (4, 4)])
+def test_neighbours_of_another_width_are_refused(shape, unsummed):
+    tensors = load_file(unsummed / "neighbours.safetensors")
+    tensors["embeddings"] = torch.ones(len(tensors["embeddings"]), *shape)
+    save_file(tensors, unsummed / "neighbours.safetensors")
+    with pytest.raises(InputError, match=rf"{unsummed} is damaged: neighbours.safetensors holds embeddings of the"):
+        load(unsummed).probabilities(TEXTS[:2])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"link": {"offset": {}}}, r"it\['link'\]\['offset'\] is dict"),
+        ({"link": {}}, r"it\['link'\] has no 'offset'"),
+        ({"documents": "120"}, r"it\['documents'\] is str"),
+        ({"terms": {}}, r"it\['terms'\] is dict"),
+    ],
+)
+def test_settings_of_words_that_do_not_fit_are_told(change, told, unsummed):
+    file = unsummed / "lexical" / "lexical.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(stored | change), encoding="utf-8")
+    with pytest.raises(InputError, match=rf"{unsummed} is damaged: .*not the settings of a lexical model \({told}"):
+        load(unsummed).probabilities(TEXTS[:2])
 
 
 def test_a_device_that_is_none_is_no_damage(folder):

@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from abalone.errors import InputError
+from abalone.errors import InputError, as_input_error
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.gridfits import SCORED_AT_ONCE, GridFits, Setting, shuffled_batches
 from abalone.evaluation.matrices import Labels as ReadableLabels
@@ -114,7 +114,8 @@ class CrossFitProbe:
         device = probe_device(self.device)
         features, labels = self._read(X, Y, device)
         heldout = read_features("X_heldout", X_heldout, device).to(features.dtype)
-        check_columns("X_heldout", heldout, features.shape[1], "X")
+        with as_input_error():
+            check_columns("X_heldout", heldout, features.shape[1], "X")
         settings = self.settings if chosen is None else [self.settings[chosen]]
         logits = np.empty((len(settings), len(heldout), labels.shape[1]), np.float16)
         for columns, weight, bias in self._fitted(features, labels, settings):

@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from abalone.errors import as_input_error
 from abalone.losses.checks import check_finite, check_matrix, check_same_rows
 from abalone.losses.kernel import unit_rows, working_dtype
 from abalone.losses.pairs import label_matrix
@@ -43,11 +44,12 @@ def forces(embeddings: Tensor, labels: Tensor) -> Forces:
         embeddings: [n, d]; compared by cosine.
         labels: [n, L] of 0/1, dense or sparse.
     """
-    check_matrix("embeddings", embeddings)
-    check_same_rows("embeddings", embeddings, "labels", labels)
-    check_finite("embeddings", embeddings)
-    dtype = working_dtype(embeddings)
-    matrix = label_matrix("labels", labels, dtype)
+    with as_input_error():
+        check_matrix("embeddings", embeddings)
+        check_same_rows("embeddings", embeddings, "labels", labels)
+        check_finite("embeddings", embeddings)
+        dtype = working_dtype(embeddings)
+        matrix = label_matrix("labels", labels, dtype)
     unit = unit_rows(embeddings.detach().to(dtype))  # [n, d]
     with_label = matrix.sum_over_documents(unit.T).T  # [L, d]
     without_label = unit.sum(0) - with_label  # [L, d]

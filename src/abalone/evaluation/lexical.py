@@ -9,7 +9,7 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,18 @@ from abalone.evaluation.matrices import Computed, Index, Labels, Scores, held, r
 from abalone.evaluation.tfidf import TermCounts, Tfidf
 from abalone.files.atomic import written_whole
 from abalone.files.errors import readable
+from abalone.files.schema import NUMBER, misfit
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"
 FORMAT = 2  # of the two files; raised when an older reader would misread them. 1 knew no pieces of words
+SHAPE = {
+    "settings": {"max_features": int, "min_df": int, "c": NUMBER, "seed": int},
+    "link": {field.name: NUMBER for field in fields(PlattScaling)},
+    "documents": int,
+    "sha256": str,
+    "terms": [str],
+    "pieces?": [str],
+}
 BLOCK = 4096  # documents scored at a time, so that only their tf-idf rows are held beside the result
 MAX_ITERATIONS = 2000  # real corpora take under a hundred
 SMALL = 2e7  # tf-idf entries × labels: less is fitted before other processes would have started
@@ -349,4 +358,6 @@ def _read_settings(content: bytes, path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not the settings of a lexical model ({readable(str(error))})") from error
     if found not in range(1, FORMAT + 1):
         raise InputError(f"{path}: format {found}, but this version reads formats 1 to {FORMAT}")
+    if wrong := misfit(stored, SHAPE):
+        raise InputError(f"{path}: not the settings of a lexical model ({wrong})")
     return stored

@@ -46,7 +46,8 @@ class NearestNeighbours:
     def __init__(self, k: int = 60, temperature: float = 0.1, *, fp16: bool = False, device: str = "auto") -> None:
         if k < 1:
             raise InputError(f"k must be at least 1, got {k}")
-        self.k, self.temperature, self.fp16 = k, check_temperature(temperature), fp16
+        with as_input_error():
+            self.k, self.temperature, self.fp16 = k, check_temperature(temperature), fp16
         self.device = choose_device(device)
         self._embeddings: Tensor | None = None  # [N, d], rows of length 1
         self._labels = csr_array((0, 0))  # [N, L]
@@ -79,7 +80,8 @@ class NearestNeighbours:
         if k < 1:
             raise InputError(f"k must be at least 1, got {k}")
         queries = _read_embeddings(embeddings)
-        check_columns("embeddings", queries, references.shape[1], "those in training")
+        with as_input_error():
+            check_columns("embeddings", queries, references.shape[1], "those in training")
         blocks = [_nearest(block, references, min(k, len(references))) for block in unit_rows(queries).split(QUERIES)]
         rows, cosines = (torch.cat(parts).cpu().numpy() for parts in zip(*blocks, strict=True))
         return rows, cosines

@@ -103,7 +103,8 @@ class LinearProbe:
         for learning_rate, weight_decay in self.grid:
             if not 0 < learning_rate < math.inf:
                 raise InputError(f"learning_rates must be finite numbers above 0, got {learning_rate}")
-            check_at_least_zero("weight_decays", weight_decay)
+            with as_input_error():
+                check_at_least_zero("weight_decays", weight_decay)
 
     @property
     def grid(self) -> list[Setting]:
@@ -126,7 +127,8 @@ class LinearProbe:
         )
         check_rows("X", features, "Y", labels)
         check_rows("X_val", val_features, "Y_val", val_labels)
-        check_columns("X_val", val_features, features.shape[1], "X")
+        with as_input_error():
+            check_columns("X_val", val_features, features.shape[1], "X")
         if val_labels.shape[1] != labels.shape[1]:
             raise InputError(f"Y_val must be [rows, {labels.shape[1]}] to match Y, got shape {val_labels.shape}")
         size = min(self.batch_size, len(features))

@@ -188,7 +188,7 @@ def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: b
         from abalone.inference.backends.torch import read_neighbours, read_network
 
         backend = read_network(folder, about, config, only_to_answer)
-        neighbours = read_neighbours(folder, config)
+        neighbours = read_neighbours(folder, config, backend.encoder.hidden_size)
     out_of_fold = folder / OUT_OF_FOLD
     return Predictor(
         tuple(about["label_names"]),

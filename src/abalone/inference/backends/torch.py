@@ -119,7 +119,13 @@ def read_network(folder: Path, about: dict[str, Any], config: Config, only_to_an
     return TorchBackend(encoder.eval(), tokenizer, head, config)
 
 
-def read_neighbours(folder: Path, config: Config) -> NearestNeighbours | None:
-    """Read the neighbours, where the model has any."""
+def read_neighbours(folder: Path, config: Config, features: int) -> NearestNeighbours | None:
+    """Read the neighbours, where the model has any; `features` of a document, as the encoder returns them."""
     file = folder / NEIGHBOURS
-    return NearestNeighbours.from_state(load_file(file), device=config.device) if file.is_file() else None
+    if not file.is_file():
+        return None
+    state = load_file(file)
+    shape = tuple(state["embeddings"].shape)
+    if shape[1:] != (features,):
+        raise InputError(f"{NEIGHBOURS} holds embeddings of the shape {shape} for {features} features")
+    return NearestNeighbours.from_state(state, device=config.device)
