@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
+from abalone.errors import DataError
 from abalone.files.checksums import add_texts, sha256
-from abalone.files.errors import DataError
 
 
 def test_sha256_is_of_the_bytes_on_disk(tmp_path):

@@ -12,9 +12,8 @@ from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_
 from abalone.data.split import SPLITS
 from abalone.data.streams import COMPRESSIONS, known_encoding
 from abalone.data.tables import CsvTable, JsonTable, Table
-from abalone.errors import spelled
+from abalone.errors import DataError, spelled
 from abalone.files.checksums import sha256
-from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset

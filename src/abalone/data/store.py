@@ -21,9 +21,8 @@ from typing import Any, Self, overload
 
 import numpy as np
 
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError
 from abalone.files.atomic import written_whole
-from abalone.files.errors import DataError
 
 HEADER_BYTES = 4096  # reserved ahead of the arrays and filled in last, when their lengths are known
 ALIGNED = 8  # bytes, as an int64 needs; a gap is an array too, as safetensors allows none between arrays

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abalone.data.streams import open_text
-from abalone.errors import spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, spelled
 
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
 

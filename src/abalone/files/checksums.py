@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def sha256(path: Path) -> str:

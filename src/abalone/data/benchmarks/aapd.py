@@ -11,7 +11,7 @@ from abalone.data.rows import indicator
 from abalone.data.sources import data_format
 from abalone.data.split import SPLITS
 from abalone.data.tables import CsvTable
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="aapd",

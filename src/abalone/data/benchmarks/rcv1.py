@@ -20,9 +20,8 @@ from abalone.data.benchmarks.release import Release, exact_split, find_file, is_
 from abalone.data.corpus import RARE, Corpus, build_corpus
 from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once
 from abalone.data.streams import read_zip
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError
 from abalone.files.cache import cache_entry, source_key
-from abalone.files.errors import DataError
 from abalone.files.schema import misfit
 from abalone.progress import track
 

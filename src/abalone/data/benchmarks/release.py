@@ -14,9 +14,8 @@ from abalone.data.corpus import Corpus
 from abalone.data.split import iterative_split
 from abalone.data.streams import COMPRESSIONS, open_text
 from abalone.data.tables import BadRow, JsonTable, Record, Table, lone_surrogate, undecodable
-from abalone.errors import spelled
+from abalone.errors import DataError, printable, spelled
 from abalone.files.cache import cache_dir
-from abalone.files.errors import DataError, printable
 from abalone.progress import track
 
 

@@ -9,7 +9,7 @@ from abalone.data.benchmarks.release import Release, exact_split, with_gaps_note
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
 from abalone.data.streams import read_tar
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="reuters",

@@ -5,7 +5,7 @@ from pathlib import Path
 from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="uklex",
