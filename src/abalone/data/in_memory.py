@@ -9,9 +9,9 @@ import numpy as np
 from scipy.sparse import coo_array, coo_matrix, csr_array, issparse
 
 from abalone.data.corpus import Corpus, Split
+from abalone.data.hashes import text_hashes
 from abalone.data.labels import LabelLists, in_order, label_matrix
 from abalone.data.notes import listed
-from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
 from abalone.data.store import MappedTexts, take
 from abalone.data.tables import lone_surrogate

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
+from abalone.data.hashes import sha256
 from abalone.data.split import SPLITS
 from abalone.data.streams import COMPRESSIONS, known_encoding
 from abalone.data.tables import CsvTable, JsonTable, Table
 from abalone.errors import DataError, spelled
-from abalone.files.checksums import sha256
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -13,7 +13,7 @@ from typing import Any
 
 from abalone import __version__
 from abalone.config import NO_ENCODER, Config
-from abalone.data.seen import SEEN, SeenTexts
+from abalone.data.hashes import SEEN, SeenTexts
 from abalone.errors import InputError, readable
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from abalone.data.seen import SEEN, SeenTexts
+from abalone.data.hashes import SEEN, SeenTexts
 from abalone.errors import InputError, readable
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel

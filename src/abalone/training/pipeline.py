@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from abalone.config import NO_ENCODER, Config
 from abalone.data.corpus import Corpus, Split
+from abalone.data.hashes import SeenTexts
 from abalone.data.notes import listed
-from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
