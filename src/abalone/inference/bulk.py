@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from abalone.data.hashes import add_texts, sha256
 from abalone.data.rows import Row, texts_and_ids, with_ids
 from abalone.errors import InputError, readable, spelled
-from abalone.files.atomic import remove_abandoned, written_whole
-from abalone.files.locks import LOCK, alone_in
+from abalone.files.atomic import LOCK, alone_in, remove_abandoned, written_whole
 from abalone.inference.answers import Answer, Form, Wanted, answers, part_writer, require, windows
 from abalone.progress import whole
 

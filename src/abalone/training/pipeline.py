@@ -27,7 +27,7 @@ from abalone.errors import InputError, as_input_error
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.files.locks import alone_in
+from abalone.files.atomic import alone_in
 from abalone.inference.backends.torch import TorchBackend
 from abalone.inference.card import LEFT_OUT
 from abalone.inference.predictor import Predictor
