@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from abalone.files.locks import lock
+from abalone.files.atomic import lock
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from abalone.data.rows import TextColumns
 from abalone.data.store import ArrayWriter, MappedTexts, TextWriter, arrays_once
 from abalone.data.tokens import FORMAT, _mapped
 from abalone.data.unlabelled import read_unlabelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from fuzzing import Target, only_clear_errors
 from mutations import mutated
 

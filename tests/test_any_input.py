@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import strategies as st
 
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from fuzz_targets import TARGETS
 from fuzzing import Target, assert_clear, only_clear_errors, run_cases
 from patience import PATIENCE

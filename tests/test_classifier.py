@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.files.atomic import InUseError
 from abalone.files.cache import KEPT
-from abalone.files.locks import InUseError
 from abalone.recipes import DEFAULT, recipe
 from abalone.training import pipeline, run
 

@@ -16,8 +16,7 @@ from abalone import __version__
 from abalone.cli import app
 from abalone.config import Config
 from abalone.data.corpus import gini
-from abalone.errors import InputError, spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, InputError, spelled
 from patience import PATIENCE
 
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from abalone.data.benchmarks import read_jsonl
 from abalone.data.benchmarks.arxiv import FIELDS, SAMPLE_SEED
-from abalone.data.benchmarks.release import read_jsonl
 
 SAMPLE = Path(__file__).parents[1] / "src" / "abalone" / "data" / "sample"
 # split: documents, and how many a label gets at least (or all it has, where that is less)

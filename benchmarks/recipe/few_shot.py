@@ -42,7 +42,7 @@ from scipy.sparse import csr_array
 from scipy.special import logit
 
 from abalone.classifier import AbaloneClassifier
-from abalone.data.benchmarks.release import exact_split
+from abalone.data.benchmarks import exact_split
 from abalone.encoder.load import packaged_encoder
 from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.metrics import evaluate

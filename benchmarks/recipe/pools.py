@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from abalone.data.benchmarks.release import exact_split
+from abalone.data.benchmarks import exact_split
 from abalone.data.corpus import Corpus
 from abalone.data.tokens import TokenArray
 

@@ -8,7 +8,7 @@ import pytest
 from abalone.cli.predict import BLOCK, lines_as_they_come, rows_of_stream
 from abalone.data.rows import Row, TextColumns
 from abalone.data.tables import BadRow
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def chunks(*parts: bytes, encoding: str | None = None) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from abalone import AbaloneClassifier
 from abalone.cli import app
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from patience import PATIENCE
 
 HOSTILE = "a\nerror: all is lost\x9b31m\u202e"

@@ -5,7 +5,7 @@ import pytest
 from handmade import COMPRESS
 
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 NAMES = ["cs.ai", "cs.it", "math.it"]
 # 200 documents; cs.it and math.it go together, as they do on arXiv

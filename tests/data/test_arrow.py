@@ -4,7 +4,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from abalone.data.arrow import BATCH, ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 NAMED = Features(
     {"text": Value("string"), "labels": List(ClassLabel(names=["x", "y"])), "kind": ClassLabel(names=["k"])}

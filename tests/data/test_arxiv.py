@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 SAMPLE = Path(str(files("abalone.data") / "sample"))
 PARTS = ("train", "val", "test")

@@ -8,7 +8,7 @@ import pytest
 from handmade import ROWS, as_dataset, as_jsonl, assert_is_rows, write
 
 from abalone import load_corpus
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 GOOD = {"text": "x", "labels": ["a"], "split": "train"}
 

@@ -6,7 +6,7 @@ from handmade import as_jsonl, label_lists, single_labels, write
 
 from abalone import load_corpus
 from abalone.data.corpus import gini
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 FEW = (
     "There are only {} documents: scores will change by many points from one split to the next. Label more before "

@@ -4,7 +4,7 @@ from handmade import ROWS, as_jsonl, label_lists, single_labels, write
 from scipy.sparse import csr_array
 
 from abalone import load_corpus
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def test_windows_files(tmp_path):

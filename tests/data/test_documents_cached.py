@@ -14,7 +14,7 @@ from handmade import ROWS, as_csv, as_jsonl, forge, write
 from abalone import load_corpus
 from abalone.data import load
 from abalone.data.store import MappedTexts
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from handmade import as_jsonl, label_lists, write
 
 from abalone import load_corpus
 from abalone.data.documents import Documents, without_copies
+from abalone.data.hashes import text_hashes
 from abalone.data.notes import repeated_notes
-from abalone.data.seen import text_hashes
 from abalone.data.store import MappedTexts, TextWriter
 
 TEXTS = ["a", "b", "a", "c", "c", "b", "a ", "A"]

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from abalone.data.labels import (
     BitVectors,
+    LabelLists,
     differing_by_case,
     find_separators,
     in_order,
-    label_matrix,
     read_cell,
     split_cell,
 )
@@ -140,11 +140,11 @@ def test_names_that_differ_by_case():
 
 
 def test_label_matrix():
-    matrix = label_matrix([("c", "a"), (), ("b",)], ["a", "b", "c"])
+    matrix = LabelLists.of([("c", "a"), (), ("b",)]).matrix(["a", "b", "c"])
     assert matrix.dtype == np.int32
     assert matrix.has_sorted_indices
     assert matrix.toarray().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    assert label_matrix([], ["a"]).shape == (0, 1)
+    assert LabelLists.of([]).matrix(["a"]).shape == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 import tiny
 from abalone import AbaloneClassifier, load_corpus
 from abalone.data.corpus import assemble
+from abalone.data.hashes import SeenTexts
 from abalone.data.leakage import AllSeenError, corpus_of_training, documents_to_score
 from abalone.data.load import read_source
-from abalone.data.seen import SeenTexts
 from abalone.errors import InputError
 
 TEXTS, MATRIX = tiny.corpus(120)

@@ -11,7 +11,7 @@ from abalone import load_corpus
 from abalone.data import benchmarks
 from abalone.data.corpus import Corpus, Split
 from abalone.data.unlabelled import read_unlabelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def test_provenance(tmp_path):

@@ -5,7 +5,7 @@ from made_up_rcv1 import TRAIN, record, same, write_tokens
 
 from abalone.data.benchmarks import BENCHMARKS, rcv1
 from abalone.data.benchmarks.rcv1 import QRELS, TOKENS
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from made_up_rcv1 import newsitem, same, write_tokens, write_xml
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.rcv1 import QRELS, ancestors
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.benchmarks.reuters import SGML, decode, elements, read_stories, story_text
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from fuzzing import time_limit
 
 

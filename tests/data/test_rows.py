@@ -5,7 +5,7 @@ import pytest
 
 from abalone.data.rows import Columns, choose_columns, indicator, require_columns
 from abalone.data.tables import JsonTable, Record, Table
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from handmade import COMPRESS, ROWS, WRITE, as_dataset, as_jsonl, assert_is_rows
 
 from abalone import load_corpus
 from abalone.data.sources import data_files, data_format, stem
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.mark.parametrize("compression", COMPRESS)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from abalone.data.benchmarks.release import exact_split
+from abalone.data.benchmarks import exact_split
 from abalone.data.split import fold_of_documents, iterative_split, lacking, stratified_holdout
 
 SHARES = (0.8, 0.1, 0.1)

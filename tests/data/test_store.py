@@ -19,7 +19,7 @@ from abalone.data.store import (
     open_arrays,
     take,
 )
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 TEXTS = ["plain", "", "línea\nzwei\r\n", "😀 𝔘", "last but one", "last"]
 

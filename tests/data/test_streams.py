@@ -8,7 +8,7 @@ import zstandard
 
 from abalone.data import streams
 from abalone.data.streams import decoder_of, open_text
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 

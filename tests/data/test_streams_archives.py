@@ -9,7 +9,7 @@ import pytest
 
 from abalone.data import streams
 from abalone.data.streams import Allowance, read_tar, read_zip
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def tar(path, *members):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, CsvTable, JsonTable, Record
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from handmade import write
 
 from abalone import load_corpus
 from abalone.data.tables import SWALLOWED, BadRow, CsvRow, CsvTable, csv_rows
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 PROSE = [
     f"Line {number} of an article, with a clause, and so on." if number % 3 else "A line." for number in range(300)

@@ -14,7 +14,7 @@ from abalone import load_corpus
 from abalone.data import tokens as tokens_module
 from abalone.data.store import HEADER_BYTES, MappedTexts, TextWriter
 from abalone.data.tokens import PlainTokenizer, encode_in_pieces, tokenize
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from patience import PATIENCE
 
 WORDS = ["the", "tail", "of", "a", "long", "distribution", "has", "many", "rare", "labels", "and", "few", "documents"]

@@ -4,7 +4,7 @@ import pytest
 from handmade import COMPRESS
 
 from abalone.data.benchmarks import BENCHMARKS
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RECORDS = [
     {"title": "Road Act", "body": "No parking.", "labels": ["TRANSPORT", "PLANNING"], "data_type": "train"},

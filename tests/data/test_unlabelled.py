@@ -11,7 +11,7 @@ import pytest
 from abalone.data.bad_rows import usable
 from abalone.data.rows import Row, TextColumns
 from abalone.data.unlabelled import USUAL, read_unlabelled, row_of_line, rows_of_lines
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def read_texts(path, columns=USUAL):

@@ -7,7 +7,7 @@ import pytest
 from abalone.data.bad_rows import usable
 from abalone.data.rows import Row, TextColumns, texts_and_ids, with_ids
 from abalone.data.unlabelled import read_unlabelled, row_of_line
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 
 def ids(rows):

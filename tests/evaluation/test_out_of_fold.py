@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 import judged
 from abalone.config import Config
-from abalone.data.seen import text_hashes
+from abalone.data.hashes import text_hashes
 from abalone.evaluation import matrices
 from abalone.evaluation.calibration import expected_calibration_error
 from abalone.evaluation.matrices import EVERY, Computed

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from abalone.errors import DataError
 from abalone.files import atomic
 from abalone.files.atomic import (
     ASIDE,
@@ -26,7 +27,6 @@ from abalone.files.atomic import (
     take_place,
     written_whole,
 )
-from abalone.files.errors import DataError
 from patience import PATIENCE
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from abalone.files.atomic import build_once, written_whole
+from abalone.files.atomic import alone_in, build_once, written_whole
 from abalone.files.cache import cache_dir, cache_entry, source_key
-from abalone.files.locks import alone_in
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):

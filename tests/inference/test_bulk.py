@@ -10,7 +10,7 @@ import pytest
 
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.thresholds import Thresholds
-from abalone.files.locks import InUseError
+from abalone.files.atomic import InUseError
 from abalone.inference import answers as answers_module
 from abalone.inference.answers import Wanted
 from abalone.inference.bulk import Parts, model_checksum, predict_in_parts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from abalone.data.corpus import head_share
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from abalone.report.pictures import CHART_COLUMNS, draw_tail, tail_chart, thirds
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 from abalone.reproduce.figures import draw_clustering, draw_imbalance, running_mean, styles
 from abalone.reproduce.layout import Value
 

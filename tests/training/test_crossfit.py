@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
-from abalone.data.seen import text_hashes
+from abalone.data.hashes import text_hashes
 from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.training import crossfit, pipeline
 from abalone.training.folds import divide, learnable

@@ -9,7 +9,7 @@ import tiny
 from abalone import AbaloneClassifier
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
-from abalone.data.seen import text_hashes
+from abalone.data.hashes import text_hashes
 from abalone.data.store import MappedTexts, TextWriter
 from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.evaluation.crossfit_probe import CrossFitProbe

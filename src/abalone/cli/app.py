@@ -18,8 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
 from abalone import __version__
-from abalone.errors import InputError, install_hint, spelling_options
-from abalone.files.errors import readable
+from abalone.errors import InputError, install_hint, readable, spelling_options
 from abalone.launch import is_main, launched
 
 MISTAKES = (InputError, OSError, ImportError)

@@ -20,8 +20,7 @@ from abalone.cli.options import (
     tell_documents,
     unrepeated,
 )
-from abalone.errors import InputError
-from abalone.files.errors import printable_json
+from abalone.errors import InputError, printable_json
 from abalone.launch import launched
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from abalone.config import Precision
-from abalone.errors import InputError
-from abalone.files.errors import printable
+from abalone.errors import InputError, printable
 
 if TYPE_CHECKING:
     from abalone.data.corpus import Corpus

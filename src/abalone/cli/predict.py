@@ -14,8 +14,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.options import READING_PANEL, Device, Encoding, SkipBadRows, TextColumn, open_model
 from abalone.config import Precision
-from abalone.errors import InputError
-from abalone.files.errors import printable_json
+from abalone.errors import InputError, printable_json
 from abalone.launch import is_main, launched
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DEVICE_HELP, Data, read_corpus, reads_corpus
-from abalone.errors import InputError, install_hint
-from abalone.files.errors import printable, readable
+from abalone.errors import InputError, install_hint, printable, readable
 
 if TYPE_CHECKING:
     from abalone.reproduce.grid import Run

@@ -9,8 +9,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import DataPath, Device, open_model, read_corpus, tell, unrepeated
-from abalone.errors import InputError, install_hint
-from abalone.files.errors import printable
+from abalone.errors import InputError, install_hint, printable
 
 if TYPE_CHECKING:
     from abalone.serving.predictions import Served

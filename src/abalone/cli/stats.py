@@ -7,7 +7,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import Data, reading_arguments, reads_corpus, unrepeated
-from abalone.files.errors import printable, printable_json
+from abalone.errors import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from abalone.files.errors import printable
+from abalone.errors import printable
 
 if TYPE_CHECKING:
     from abalone.evaluation.metrics import LabelScore

@@ -14,8 +14,7 @@ import typer
 from abalone.cli.app import app
 from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
-from abalone.errors import InputError, as_input_error
-from abalone.files.errors import readable
+from abalone.errors import InputError, as_input_error, readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
 from abalone.recipes import recipe as recipe_config

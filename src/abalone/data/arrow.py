@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.tables import BadRow, Record, Table
-from abalone.errors import install_hint
-from abalone.files.errors import DataError
+from abalone.errors import DataError, install_hint
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from abalone.data.rows import Row
 from abalone.data.tables import BadRow
+from abalone.errors import DataError
 from abalone.files.atomic import written_whole
-from abalone.files.errors import DataError
 
 
 def usable(rows: Iterable[Row | BadRow]) -> Iterator[Row]:

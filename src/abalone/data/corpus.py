@@ -12,8 +12,7 @@ from abalone.data.documents import Documents
 from abalone.data.notes import label_notes, one_split_notes, repeated_notes, split_notes, unseen_note
 from abalone.data.split import SPLITS, carrying_groups, iterative_split, lacking, stratified_holdout
 from abalone.data.store import join, take
-from abalone.errors import InputError
-from abalone.files.errors import DataError
+from abalone.errors import DataError, InputError
 
 RARE = 30  # "labels under 30": the paper's cut for RCV1-v2, and a common one for few-shot labels
 SHARES = (0.8, 0.1, 0.1)

@@ -12,16 +12,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.bad_rows import BadRows
+from abalone.data.hashes import text_hash, text_hashes
 from abalone.data.labels import LabelCells, LabelLists
 from abalone.data.notes import blank_notes, separator_notes
 from abalone.data.rows import Columns, read_rows, require_columns
-from abalone.data.seen import text_hash, text_hashes
 from abalone.data.split import SPLITS, numbered
 from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once, take
 from abalone.data.tables import BadRow, Table
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError, printable
 from abalone.files.cache import cache_entry
-from abalone.files.errors import DataError, printable
 from abalone.files.schema import misfit
 from abalone.progress import track
 

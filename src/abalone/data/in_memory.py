@@ -9,9 +9,9 @@ import numpy as np
 from scipy.sparse import coo_array, coo_matrix, csr_array, issparse
 
 from abalone.data.corpus import Corpus, Split
-from abalone.data.labels import LabelLists, in_order, label_matrix
+from abalone.data.hashes import text_hashes
+from abalone.data.labels import LabelLists, in_order
 from abalone.data.notes import listed
-from abalone.data.seen import text_hashes
 from abalone.data.split import stratified_holdout
 from abalone.data.store import MappedTexts, take
 from abalone.data.tables import lone_surrogate
@@ -84,19 +84,12 @@ def known_labels(labels: Labels, names: Sequence[str]) -> csr_array:
         return _matrix(labels, names)
     if isinstance(labels, LabelTable):
         labels = _lists_of(labels)
-    if isinstance(labels, LabelLists):
-        if unseen := in_order(set(labels.carried()).difference(names)):
-            warnings.warn(_unseen_warning(unseen), stacklevel=3)
-        return labels.matrix(names)
-    _check_lists(labels)
-    if unseen := in_order({name for row in labels for name in row}.difference(names)):
-        warnings.warn(_unseen_warning(unseen), stacklevel=3)
-    known = set(names)
-    return label_matrix([[name for name in row if name in known] for row in labels], names)
-
-
-def _unseen_warning(unseen: list[str]) -> str:
-    return f"no training document carries {listed(unseen)}: left out of the scores"
+    if not isinstance(labels, LabelLists):
+        _check_lists(labels)
+    lists = LabelLists.of(labels)  # type: ignore[arg-type]  # what is no matrix is lists
+    if unseen := in_order(set(lists.carried()).difference(names)):
+        warnings.warn(f"no training document carries {listed(unseen)}: left out of the scores", stacklevel=3)
+    return lists.matrix(names)
 
 
 def label_lists(labels: csr_array, names: Sequence[str]) -> list[list[str]]:
@@ -232,7 +225,7 @@ def _sound(labels: LabelMatrix) -> csr_array:
 
 def _matrix(labels: Plain, names: Sequence[str]) -> csr_array:
     if not is_matrix(labels):
-        return label_matrix(labels, names)  # type: ignore[arg-type]  # what is no matrix is lists
+        return LabelLists.of(labels).matrix(names)  # type: ignore[arg-type]  # what is no matrix is lists
     matrix = _sound(labels)
     if matrix.shape[1] != len(names):
         raise InputError(f"the label matrix has {matrix.shape[1]} columns for {len(names)} label names")

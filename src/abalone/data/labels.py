@@ -10,7 +10,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from reprlib import repr as short
-from types import TracebackType
 from typing import IO, overload
 
 import numpy as np
@@ -201,6 +200,16 @@ class LabelLists(Sequence[tuple[str, ...]]):
         self._indices: array[int] | np.ndarray = array("i") if indices is None else indices
         self._ends: array[int] | np.ndarray = array("q") if ends is None else ends
 
+    @classmethod
+    def of(cls, documents: Iterable[Iterable[str]]) -> "LabelLists":
+        """Take the labels of documents; those that are such lists already stay as they are."""
+        if isinstance(documents, cls):
+            return documents
+        lists = cls()
+        for labels in documents:
+            lists.append(labels)
+        return lists
+
     def append(self, labels: Iterable[str]) -> None:
         """Add the labels of one more document."""
         if isinstance(self._indices, np.ndarray) or isinstance(self._ends, np.ndarray):
@@ -330,9 +339,7 @@ class LabelCells:
     def __enter__(self) -> "LabelCells":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._waiting is not None:
             self._waiting.close()
 
@@ -351,14 +358,3 @@ def differing_by_case(names: Iterable[str]) -> list[tuple[str, ...]]:
     for name in names:
         groups[name.casefold()].append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
-
-
-def label_matrix(documents: Sequence[Collection[str]], names: Sequence[str]) -> csr_array:
-    """Return the labels of documents as 0/1, [documents, names]; a label that a document repeats counts once."""
-    column = {name: index for index, name in enumerate(names)}
-    rows = [sorted({column[name] for name in labels}) for labels in documents]
-    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum([len(row) for row in rows], out=bounds[1:])
-    indices = np.fromiter((index for row in rows for index in row), dtype=np.int32, count=int(bounds[-1]))
-    ones = np.ones(indices.size, dtype=np.int32)
-    return csr_array((ones, indices, bounds), shape=(len(rows), len(names)))

@@ -15,10 +15,10 @@ from scipy.sparse import vstack
 
 from abalone.data.benchmarks import BENCHMARKS
 from abalone.data.corpus import Corpus, assemble
+from abalone.data.hashes import SeenTexts
 from abalone.data.labels import LabelLists
 from abalone.data.load import SourceData, load_corpus, read_source
 from abalone.data.rows import present_column
-from abalone.data.seen import SeenTexts
 from abalone.data.sources import matching_files, open_path
 from abalone.data.split import SPLITS
 from abalone.data.store import take

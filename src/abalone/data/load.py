@@ -18,8 +18,7 @@ from abalone.data.documents import FORMAT, Documents, read_documents, read_once,
 from abalone.data.notes import unseen_note
 from abalone.data.rows import Columns, choose_columns
 from abalone.data.sources import Source, matching_files, open_dataset, open_path
-from abalone.errors import spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, spelled
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -13,8 +13,7 @@ from typing import NoReturn
 from abalone.data.labels import Cell, read_cell
 from abalone.data.split import SPLIT_WORDS
 from abalone.data.tables import PEEK, BadRow, Record, Table, lone_surrogate
-from abalone.errors import InputError, spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, InputError, spelled
 
 TEXT_NAMES = (
     *("text", "abstract", "body", "sentence", "document", "content", "message"),

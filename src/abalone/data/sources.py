@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abalone.data.arrow import ArrowTable, DatasetTable, ParquetTable, is_saved_dataset, load_saved
-from abalone.data.split import SPLITS
+from abalone.data.hashes import sha256
+from abalone.data.split import SPLIT_WORDS, SPLITS
 from abalone.data.streams import COMPRESSIONS, known_encoding
 from abalone.data.tables import CsvTable, JsonTable, Table
-from abalone.errors import spelled
-from abalone.files.checksums import sha256
-from abalone.files.errors import DataError
+from abalone.errors import DataError, spelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,15 +32,6 @@ BINARY = ("parquet", "arrow")  # compressed inside, if at all
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 BAD_ROWS_SUFFIX = ".bad-rows.jsonl"  # what skip_bad_rows leaves beside the data is never read as data
 
-SPLIT_WORDS = {
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "dev": "validation",
-    "test": "test",
-}
 _SHARD = re.compile(r"(?P<table>.*?)[-_.]?\d+(?:-of-(?P<total>\d+))?")
 
 

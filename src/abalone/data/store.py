@@ -9,6 +9,7 @@ import hashlib
 import json
 import warnings
 import zlib
+from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,9 +22,8 @@ from typing import Any, Self, overload
 
 import numpy as np
 
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError
 from abalone.files.atomic import written_whole
-from abalone.files.errors import DataError
 
 HEADER_BYTES = 4096  # reserved ahead of the arrays and filled in last, when their lengths are known
 ALIGNED = 8  # bytes, as an int64 needs; a gap is an array too, as safetensors allows none between arrays
@@ -230,10 +230,30 @@ class TextWriter(ArrayWriter):
         super()._finish(kind)
 
 
-class MappedTexts(Sequence[str]):
+class _Texts(Sequence[str]):
+    """Texts by their position; a slice is a plain list."""
+
+    @overload
+    def __getitem__(self, item: int) -> str: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[str]: ...
+    def __getitem__(self, item: int | slice) -> str | list[str]:
+        if isinstance(item, slice):
+            return [self[i] for i in range(*item.indices(len(self)))]
+        position = index(item)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"text {position} of {len(self)}")
+        return self._at(position % len(self))
+
+    @abstractmethod
+    def _at(self, position: int) -> str:
+        """Return the text at a position from 0."""
+
+
+class MappedTexts(_Texts):
     """The texts that a `TextWriter` left in a file, or those of the given rows.
 
-    Pickles as its path and rows, so handing it to a worker process costs nothing. A slice is a plain list.
+    Pickles as its path and rows, so handing it to a worker process costs nothing.
 
     Args:
         stored: the file, or what is mapped of it.
@@ -268,17 +288,8 @@ class MappedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._offsets) - 1 if self._rows is None else len(self._rows)
 
-    @overload
-    def __getitem__(self, item: int) -> str: ...
-    @overload
-    def __getitem__(self, item: slice) -> list[str]: ...
-    def __getitem__(self, item: int | slice) -> str | list[str]:
-        if isinstance(item, slice):
-            return [self[i] for i in range(*item.indices(len(self)))]
-        position = index(item)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"text {position} of {len(self)}")
-        row = position % len(self) if self._rows is None else self._rows[position]
+    def _at(self, position: int) -> str:
+        row = position if self._rows is None else self._rows[position]
         try:
             return str(self._blob[int(self._offsets[row]) : int(self._offsets[row + 1])], "utf-8")
         except UnicodeDecodeError as error:
@@ -286,7 +297,7 @@ class MappedTexts(Sequence[str]):
             raise DataError(reason, path=self.path, hint=_MADE_ANEW) from error
 
     def __iter__(self) -> Iterator[str]:
-        return map(self.__getitem__, range(len(self)))
+        return map(self._at, range(len(self)))
 
     def __reduce__(self) -> tuple[type["MappedTexts"], tuple[Path, np.ndarray | None]]:
         return MappedTexts, (self.path, self._rows)
@@ -296,17 +307,17 @@ class MappedTexts(Sequence[str]):
 
     def select(self, rows: np.ndarray) -> "MappedTexts":
         """Return the texts of `rows` (positions among these), over the same map."""
-        chosen = MappedTexts.__new__(MappedTexts)  # over the same map: the file may have gone from the cache since
-        chosen.__dict__.update(self.__dict__)
-        chosen._rows = np.asarray(rows if self._rows is None else self._rows[rows], dtype=np.int64)
-        return chosen
+        return self._with_rows(rows if self._rows is None else self._rows[rows])
 
     def followed_by(self, others: "MappedTexts") -> "MappedTexts":
         """Return these texts and then others of the same file, over the same map."""
         every = np.arange(len(self._offsets) - 1)
-        chosen = MappedTexts.__new__(MappedTexts)
+        return self._with_rows(np.concatenate([every if part._rows is None else part._rows for part in (self, others)]))
+
+    def _with_rows(self, rows: np.ndarray) -> "MappedTexts":
+        chosen = MappedTexts.__new__(MappedTexts)  # over the same map: the file may have gone from the cache since
         chosen.__dict__.update(self.__dict__)
-        chosen._rows = np.concatenate([every if part._rows is None else part._rows for part in (self, others)])
+        chosen._rows = np.asarray(rows, dtype=np.int64)
         return chosen
 
     def fingerprint(self) -> bytes:
@@ -315,8 +326,8 @@ class MappedTexts(Sequence[str]):
         return hashlib.sha256(self._checksum.encode() + rows).digest()
 
 
-class JoinedTexts(Sequence[str]):
-    """Two sequences of texts, one after the other, without a copy of either; a slice is a plain list."""
+class JoinedTexts(_Texts):
+    """Two sequences of texts, one after the other, without a copy of either."""
 
     def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
         self._first, self._second = first, second
@@ -324,17 +335,8 @@ class JoinedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._first) + len(self._second)
 
-    @overload
-    def __getitem__(self, item: int) -> str: ...
-    @overload
-    def __getitem__(self, item: slice) -> list[str]: ...
-    def __getitem__(self, item: int | slice) -> str | list[str]:
-        if isinstance(item, slice):
-            return [self[i] for i in range(*item.indices(len(self)))]
-        position, before = index(item), len(self._first)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"text {position} of {len(self)}")
-        position %= len(self)
+    def _at(self, position: int) -> str:
+        before = len(self._first)
         return self._first[position] if position < before else self._second[position - before]
 
     def __iter__(self) -> Iterator[str]:

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from abalone.errors import install_hint, spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, install_hint, spelled
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 BUFFER = 1 << 17

@@ -13,38 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abalone.data.streams import open_text
-from abalone.errors import spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, spelled
 
 PEEK = 1000  # rows that are looked at to learn the columns of a table that does not name them
 
 
-def row_hint() -> str:
-    """Return what to do about a row that cannot be used."""
-    return f"Fix the row, or leave out such rows with {spelled('skip_bad_rows', True)}."
-
-
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte-order marks, as bytes that could not be decoded
-
-
-def _other_encoding() -> str:
-    """Return what to do about a row that cannot be used."""
-    return (
-        "If the whole file is in another encoding, name it: "
-        f"{spelled('encoding', 'cp1252')} for most files from Windows, or 'latin-1', "
-        f"'utf-16' … If it is this row alone, fix it, or leave out such rows with {spelled('skip_bad_rows', True)}."
-    )
-
-
-def _broken_quotes() -> str:
-    """Return what to do about a row that cannot be used."""
-    return (
-        "Write a quote that belongs to a text twice, remove one that does not, or leave out such rows with "
-        f"{spelled('skip_bad_rows', True)}."
-    )
-
-
+_BROKEN_QUOTES = "Write a quote that belongs to a text twice, remove one that does not"
 _SPACE = re.compile(r"\s*")
 
 # A quoted text that runs over many lines is taken for rows behind a stray quote where 9 of 10 lines have as many
@@ -94,7 +70,13 @@ class BadRow(NamedTuple):
 
     def error(self) -> DataError:
         """Return the error to raise where bad rows are not left out."""
-        return DataError(self.reason, path=self.path, line=self.line, hint=self.hint or row_hint())
+        hint = self.hint or or_leave_out("Fix the row")
+        return DataError(self.reason, path=self.path, line=self.line, hint=hint)
+
+
+def or_leave_out(fix: str) -> str:
+    """Return what to do about a row that cannot be used: to fix it, or not to use it."""
+    return f"{fix}, or leave out such rows with {spelled('skip_bad_rows', True)}."
 
 
 class Table(ABC):
@@ -233,7 +215,7 @@ def csv_rows(stream: Iterator[str], delimiter: str, path: Path) -> Iterator[CsvR
             else:
                 reason = f"broken quotes: {error}" + (f" ({own:,} lines from here on are lost)" if own > 1 else "")
             again.extendleft(reversed(taken[own:]))
-            yield BadRow(path, line, reason, "".join(taken[:own]), _broken_quotes(), own)
+            yield BadRow(path, line, reason, "".join(taken[:own]), or_leave_out(_BROKEN_QUOTES), own)
             line += own
             reader = csv.reader(lines(), delimiter=delimiter, strict=True)
             continue
@@ -335,7 +317,11 @@ def undecodable(source: str, encoding: str | None = None) -> tuple[str, str] | N
         return "UTF-16, where UTF-8 is expected", f"Pass {spelled('encoding', 'utf-16')}."
     byte, before = ord(match.group()) - 0xDC00, source[: match.start()]
     position = 1 + (len(before.encode()) if encoding is None else len(before))
-    return f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}", _other_encoding()
+    hint = (
+        f"If the whole file is in another encoding, name it: {spelled('encoding', 'cp1252')} for most files from "
+        "Windows, or 'latin-1', 'utf-16' … If it is this row alone, fix it"
+    )
+    return f"byte 0x{byte:02x} at position {position} of the row is not {encoding or 'UTF-8'}", or_leave_out(hint)
 
 
 def lone_surrogate(text: str) -> str | None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from abalone.data.store import ArrayWriter, MappedTexts, Stored, arrays_once
-from abalone.errors import InputError, spelled
+from abalone.errors import DataError, InputError, spelled
 from abalone.files.cache import cache_entry
-from abalone.files.errors import DataError
 from abalone.progress import track
 
 if TYPE_CHECKING:

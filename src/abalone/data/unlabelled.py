@@ -22,8 +22,7 @@ from abalone.data.rows import (
 from abalone.data.sources import data_format, matching_files, open_path, refuse_spreadsheet
 from abalone.data.streams import known_encoding, open_text
 from abalone.data.tables import BadRow, Record, undecodable
-from abalone.errors import spelled
-from abalone.files.errors import DataError
+from abalone.errors import DataError, spelled
 
 QUICK = 64 * 2**20  # bytes of a file that are read in about a second
 

@@ -21,8 +21,7 @@ from torch import nn
 from abalone.config import Pooling
 from abalone.encoder.architectures import ADAPTERS
 from abalone.encoder.text_encoder import TextEncoder
-from abalone.errors import InputError, install_hint
-from abalone.files.errors import readable
+from abalone.errors import InputError, install_hint, readable
 from abalone.files.schema import NUMBER, misfit
 
 if TYPE_CHECKING:

@@ -21,13 +21,12 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from abalone.data.store import take
-from abalone.errors import InputError
+from abalone.errors import InputError, readable
 from abalone.evaluation import matrices
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.matrices import Computed, Index, Labels, Scores, held, read_labels
 from abalone.evaluation.tfidf import TermCounts, Tfidf
 from abalone.files.atomic import written_whole
-from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 
 TENSORS, SETTINGS = "lexical.safetensors", "lexical.json"

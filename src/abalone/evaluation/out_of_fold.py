@@ -10,7 +10,7 @@ from safetensors.numpy import load, save
 from scipy.sparse import csr_array
 
 from abalone.config import Config
-from abalone.data.seen import text_hashes
+from abalone.data.hashes import text_hashes
 from abalone.errors import InputError
 from abalone.evaluation.bootstrap import Interval, draw_scores
 from abalone.evaluation.matrices import (

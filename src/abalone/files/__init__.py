@@ -1,1 +1,1 @@
-"""Files: atomic writes, locks, the cache folder, checksums, checks of stored JSON."""
+"""Files: atomic writes and locks, the cache folder, checks of stored JSON."""

@@ -1,8 +1,11 @@
-"""Atomic writes: a file or folder is there whole or not at all.
+"""Files and folders that several processes share: written whole or not at all, and locked while one is at work in them.
 
 What is being written has a temporary name beside its place, locked for as long as its writer lives. A process that is
 killed leaves its temporary files behind, and its locks end with it; so the next one that writes in the folder knows
 which of them belong to nobody, and removes them.
+
+Locks lie on the files and folders themselves (`flock`). The package filelock locks a file beside them, which would have
+to be cleared away after a dead writer like what it guards; it locks no folders, and leaves its file behind.
 """
 
 import errno
@@ -17,14 +20,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from abalone.files.locks import InUseError, alone_in, lock, opened
+from abalone.errors import InputError
 
+LOCK = ".lock"  # in a folder that a process has for itself
 PARTIAL = ".abalone-partial"
 ASIDE = ".abalone-aside"  # a folder that has stepped aside for a new one
 DAY = 24 * 60 * 60.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES)  # what file systems say that do not do it
 AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
+
+
+class InUseError(InputError):
+    """Another process is at work in a folder."""
 
 
 @contextmanager
@@ -210,6 +218,67 @@ def sync_tree(folder: Path) -> None:
     sync(folder)
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder, which is made if it is not there, while this one works in it.
+
+    A file system without locks has to do without, and Windows.
+    """
+    if os.name == "nt":
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+        return
+    path, entered = folder / LOCK, False
+    while not entered:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                lock(file.fileno())
+            except BlockingIOError:
+                raise InUseError(
+                    f"another process is using {folder}: wait for it to finish, or give another folder "
+                    "(--output, or run_folder= of fit)"
+                ) from None
+            # Whoever leaves removes the file: opened before that and locked after it, it keeps nobody out any more.
+            if entered := _is_at(path, file.fileno()):
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        if _is_at(path, file.fileno()):  # and not that of who came after the folder was removed
+                            path.unlink()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int | None]:
+    """Open a file or folder and return its descriptor; None on Windows, which does not open folders."""
+    descriptor = None if os.name == "nt" else os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lock(descriptor: int | None) -> bool:
+    """Lock a file or folder for this process; return False where there are no locks.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    if descriptor is None:
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
 def _partial_name(path: Path) -> Path:
     """Return a name that nobody else uses, in the folder of `path`, which is made if it is not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -237,3 +306,10 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     swapped: int = rename(AT_WORKING_FOLDER, os.fsencode(one), AT_WORKING_FOLDER, os.fsencode(other), EXCHANGE)
     return swapped == 0
+
+
+def _is_at(path: Path, opened: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(opened))
+    except FileNotFoundError:
+        return False

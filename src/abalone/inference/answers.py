@@ -13,10 +13,9 @@ import numpy as np
 
 from abalone.data.labels import SEPARATORS
 from abalone.data.rows import Row
-from abalone.errors import install_hint
+from abalone.errors import DataError, install_hint, printable, printable_json
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.matrices import EVERY, Scores, row_blocks
-from abalone.files.errors import DataError, printable, printable_json
 
 # Texts that are read, sorted by length and encoded together: enough that batches are of like length, and few enough
 # that they are nothing beside the model. Either ends a window.

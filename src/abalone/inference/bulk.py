@@ -10,12 +10,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from abalone.data.hashes import add_texts, sha256
 from abalone.data.rows import Row, texts_and_ids, with_ids
-from abalone.errors import InputError, spelled
-from abalone.files.atomic import remove_abandoned, written_whole
-from abalone.files.checksums import add_texts, sha256
-from abalone.files.errors import readable
-from abalone.files.locks import LOCK, alone_in
+from abalone.errors import InputError, readable, spelled
+from abalone.files.atomic import LOCK, alone_in, remove_abandoned, written_whole
 from abalone.inference.answers import Answer, Form, Wanted, answers, part_writer, require, windows
 from abalone.progress import whole
 

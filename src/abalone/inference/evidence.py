@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.data.corpus import Corpus
+from abalone.data.hashes import add_texts
 from abalone.data.in_memory import label_lists
 from abalone.errors import InputError
 from abalone.files.atomic import written_whole
 from abalone.files.cache import cache_entry, source_key
-from abalone.files.checksums import add_texts
 from abalone.inference.predictor import Vectors
 
 FORMAT = "abalone-evidence-2"  # part of the key: another layout never meets an old file

@@ -16,8 +16,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from abalone.data.hashes import SEEN
 from abalone.data.load import load_corpus
-from abalone.data.seen import SEEN
 from abalone.data.tokens import PlainTokenizer
 from abalone.encoder.heads import LinearHead
 from abalone.errors import InputError, install_hint

@@ -13,13 +13,12 @@ from typing import Any
 
 from abalone import __version__
 from abalone.config import NO_ENCODER, Config
-from abalone.data.seen import SEEN, SeenTexts
-from abalone.errors import InputError
+from abalone.data.hashes import SEEN, SeenTexts
+from abalone.errors import InputError, readable
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 from abalone.files.atomic import named_if_full, partial_folder, put_back, take_place
-from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 from abalone.inference.card import model_card
 from abalone.inference.predictor import NOT_JUDGED, TFIDF_DECISION, Predictor, refuse_other_labels

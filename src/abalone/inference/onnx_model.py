@@ -16,11 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from abalone.data.seen import SEEN, SeenTexts
-from abalone.errors import InputError
+from abalone.data.hashes import SEEN, SeenTexts
+from abalone.errors import InputError, readable
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import SETTINGS, TENSORS, LexicalModel
-from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 from abalone.inference.backends.onnx import (
     OnnxBackend,

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.config import Config
-from abalone.data.seen import SeenTexts
+from abalone.data.hashes import SeenTexts
 from abalone.errors import InputError
 from abalone.evaluation.decision import Decision
 from abalone.evaluation.lexical import LexicalModel

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abalone.data.corpus import RARE
-from abalone.errors import install_hint
+from abalone.errors import DataError, install_hint
 from abalone.evaluation.metrics import THIRDS, label_thirds
 from abalone.files.atomic import written_whole
-from abalone.files.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

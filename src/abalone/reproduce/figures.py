@@ -12,7 +12,7 @@ from abalone.report.pictures import THIRD_COLORS, blank_figure, thirds, write_pi
 from abalone.reproduce.fingerprints import encoder_name
 from abalone.reproduce.grid import Experiment
 from abalone.reproduce.layout import Value
-from abalone.reproduce.view import Finished, View
+from abalone.reproduce.view import Finished, View, flat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ def clustering_figure(view: View, experiment: Experiment, folder: Path) -> None:
     """Draw the figure of the paper's appendix from stored results."""
     curves = {
         done.row.name: {measure: [done.clustering(measure, share) for share in PROPORTIONS] for measure in MEASURES}
-        for done in _rows(view, experiment)
+        for done in flat(view.sections(experiment))
     }
     drawn = {name: curve for name, curve in curves.items() if any(curve["silhouette"])}
     draw_clustering(PROPORTIONS, drawn, folder / CLUSTERING_PICTURE, title=_title(view))
@@ -51,7 +51,7 @@ def clustering_figure(view: View, experiment: Experiment, folder: Path) -> None:
 
 def imbalance_figure(view: View, experiment: Experiment, folder: Path) -> None:
     """Draw positives, attraction and repulsion of every label from stored results."""
-    rows = _rows(view, experiment)
+    rows = flat(view.sections(experiment))
     known = [done for done in rows if done.records]
     counted = [done.row.name for done in rows if done.row.name in POSITIVES_OF]
     panels = {
@@ -170,10 +170,6 @@ def running_mean(values: np.ndarray, width: int) -> np.ndarray:
         straight = 2 < len(near) <= 2 * half
         smooth[i] = np.polynomial.Polynomial.fit(np.arange(len(near)), near, 1)(i - start) if straight else near.mean()
     return smooth
-
-
-def _rows(view: View, experiment: Experiment) -> list[Finished]:
-    return [done for _, rows in view.sections(experiment) for done in rows]
 
 
 def _title(view: View) -> str:

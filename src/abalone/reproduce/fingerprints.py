@@ -10,7 +10,7 @@ import numpy as np
 
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.corpus import Corpus
-from abalone.files.checksums import add_texts
+from abalone.data.hashes import add_texts
 from abalone.files.schema import LARGEST
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ import numpy as np
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus, CorpusStats
-from abalone.errors import InputError
+from abalone.errors import InputError, readable
 from abalone.evaluation.clustering import PROPORTIONS
 from abalone.evaluation.diagnostics import positives_in_epoch
 from abalone.files.atomic import written_whole
-from abalone.files.errors import readable
 from abalone.files.schema import NUMBER, misfit
 from abalone.reproduce.fingerprints import corpus_fingerprint, differences, encoder_name, portable, run_key
 from abalone.reproduce.grid import Run

@@ -20,8 +20,7 @@ import torch
 from abalone.config import Config
 from abalone.data.corpus import Corpus
 from abalone.errors import InputError
-from abalone.files.atomic import remove_folder
-from abalone.files.locks import alone_in
+from abalone.files.atomic import alone_in, remove_folder
 from abalone.reproduce.fingerprints import encoder_fingerprint
 from abalone.reproduce.grid import ROWS, Experiment, Grid, Run, Scored, wanted_runs
 from abalone.reproduce.results import RESULTS, CorpusCard, Record, Results

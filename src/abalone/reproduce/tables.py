@@ -23,7 +23,7 @@ from abalone.reproduce.grid import (
 )
 from abalone.reproduce.layout import Cell, Column, Line, Table, Value, escaped, write
 from abalone.reproduce.results import Record
-from abalone.reproduce.view import Finished, Sections, View, counted
+from abalone.reproduce.view import Finished, Sections, View, counted, flat
 
 CUTS = {"half": "at 0.5", "macro": "tuned"}  # the stored cuts that are shown, and their names
 SETTING, RUNS, PAIRS = (Column(name, text=True) for name in ("setting", "runs", "pairs"))
@@ -167,7 +167,7 @@ def ablation_details(view: View, experiment: Experiment = ABLATION) -> list[Tabl
     """Return each loss against L_Base in pairs of runs, and each loss at each temperature, as far as rows allow."""
     trained = experiment.only([row.name for row in experiment.rows if row.kind == "contrastive"])
     sections = view.sections(trained)
-    rows = _flat(sections)
+    rows = flat(sections)
     made = view.how_made(trained, sections, bold=False)
     tables = []
     if any(done.row.name == REFERENCE for done in rows) and len(rows) > 1:
@@ -272,7 +272,7 @@ def representation_table(view: View, experiment: Experiment = REPRESENTATION) ->
         own = (done.clustering(measure, IN_THE_TABLE) for measure in ("silhouette", "davies_bouldin"))
         return (*own, *_published_values(theirs, done, 2), done.setting, done.runs)
 
-    curves = [record["clustering"] for done in _flat(sections) for record in done.records]
+    curves = [record["clustering"] for done in flat(sections) for record in done.records]
     documents = f"{curves[0]['documents'][-1]:,} " if curves else ""
     return Table(
         experiment.name,
@@ -305,7 +305,7 @@ def clustering_table(view: View, experiment: Experiment = REPRESENTATION) -> Tab
 def imbalance_tables(view: View, experiment: Experiment = IMBALANCE) -> list[Table]:
     """Return positives, attraction and repulsion by thirds of the labels, and label by label."""
     sections = view.sections(experiment)
-    rows = _flat(sections)
+    rows = flat(sections)
     frequencies = np.array(view.card.statistics["frequencies"])
     third_of = label_thirds(frequencies)
     counted_rows = [done.row for done in rows if done.row.name in POSITIVES_OF]
@@ -369,10 +369,6 @@ def _published_values(theirs: Mapping[str, tuple[float, ...]], done: Finished, n
         return []
     given = theirs.get(done.row.name)
     return [None] * number if given is None else [Value(figure) for figure in given]
-
-
-def _flat(sections: Sections) -> list[Finished]:
-    return [done for _, rows in sections for done in rows]
 
 
 def _lines(

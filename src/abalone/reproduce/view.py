@@ -115,12 +115,17 @@ class View:
             sentences.append(f"Encoder: {', '.join(about)}.")
         if differences := self.grid.caption(experiment):
             sentences.append(f"Not the paper's grid: {differences}.")
-        rows = [row for _, section in sections for row in section]
+        rows = flat(sections)
         if not all(row.complete for row in rows):
             sentences.append(_provisional(experiment, bold))
         if records := [record for row in rows for record in row.records]:
             sentences.append(_origin(records))
         return " ".join(sentences)
+
+
+def flat(sections: Sections) -> list[Finished]:
+    """Return the rows of all sections."""
+    return [done for _, rows in sections for done in rows]
 
 
 def counted(number: int, noun: str) -> str:

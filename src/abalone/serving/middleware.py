@@ -22,8 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from abalone.errors import InputError
-from abalone.files.errors import printable
+from abalone.errors import InputError, printable
 from abalone.serving.schema import Refusal, problem
 
 log = logging.getLogger("abalone.serving")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from abalone.data.corpus import Split
-from abalone.data.seen import text_hashes
+from abalone.data.hashes import text_hashes
 from abalone.data.split import fold_of_documents, stratified_holdout
 from abalone.errors import InputError
 from abalone.training.open_settings import HELD_OUT

@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from abalone.config import NO_ENCODER, Config
 from abalone.data.corpus import Corpus, Split
+from abalone.data.hashes import SeenTexts
 from abalone.data.notes import listed
-from abalone.data.seen import SeenTexts
 from abalone.data.tokens import tokenize
 from abalone.device import reading_precision
 from abalone.encoder.feed import Feed, FeedRows, TokenFeed, embed, unlabelled
@@ -27,7 +27,7 @@ from abalone.errors import InputError, as_input_error
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.files.locks import alone_in
+from abalone.files.atomic import alone_in
 from abalone.inference.backends.torch import TorchBackend
 from abalone.inference.card import LEFT_OUT
 from abalone.inference.predictor import Predictor

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from abalone.config import OF_THE_MACHINE, Config
 from abalone.data.corpus import Corpus
+from abalone.data.hashes import add_texts
 from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed
 from abalone.errors import InputError, spelled
-from abalone.files.atomic import PARTIAL, remove_abandoned, remove_folder, sync, written_whole
-from abalone.files.checksums import add_texts
-from abalone.files.locks import LOCK
+from abalone.files.atomic import LOCK, PARTIAL, remove_abandoned, remove_folder, sync, written_whole
 from abalone.training.callbacks import NONE, Callbacks
 from abalone.training.checkpoint import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.loop import Plan, Standing

@@ -8,7 +8,7 @@ import numpy as np
 
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
-from abalone.data.seen import SeenTexts
+from abalone.data.hashes import SeenTexts
 from abalone.evaluation import matrices
 from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.lexical import LexicalModel

@@ -3,7 +3,7 @@
 from itertools import compress, zip_longest
 from pathlib import Path
 
-from abalone.data.benchmarks.release import Release, exact_split, find_file, read_lines, read_records, with_gaps_noted
+from abalone.data.benchmarks import Release, exact_split, find_file, read_lines, read_records
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
 from abalone.data.notes import uncarried_notes
@@ -11,7 +11,7 @@ from abalone.data.rows import indicator
 from abalone.data.sources import data_format
 from abalone.data.split import SPLITS
 from abalone.data.tables import CsvTable
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="aapd",
@@ -32,7 +32,7 @@ def load(path: Path | None = None) -> Corpus:
     place = RELEASE.place(path)
     documents, form = _read(place)
     names, labels = documents.label_matrix()
-    corpus = build_corpus(
+    return build_corpus(
         documents.texts,
         labels,
         names,
@@ -48,7 +48,6 @@ def load(path: Path | None = None) -> Corpus:
         ),
         notes=[*documents.notes, *uncarried_notes(documents.offered, names)],
     )
-    return with_gaps_noted(corpus)
 
 
 def _read(place: Path) -> tuple[Documents, str]:
@@ -118,7 +117,7 @@ def _read_csv(files: list[Path]) -> Documents:
 
 def _find(folder: Path, *names: str) -> Path:
     """Return the one of these files that there is."""
-    file = next(filter(None, (find_file(folder, name) for name in names)), None)
+    file = find_file(folder, *names)
     if file is None:
         raise RELEASE.missing(folder, f"missing: {names[0]}")
     return file

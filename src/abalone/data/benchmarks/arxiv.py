@@ -6,10 +6,10 @@ It has AAPD's size and shape but other papers (2007–2026): its figures are not
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
+from abalone.data.benchmarks import Release, find_file, read_jsonl
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="arxiv",
@@ -53,5 +53,4 @@ def _read(folder: Path, name: str, provenance: dict[str, object]) -> Corpus:
         for _, record in read_jsonl(file, FIELDS):
             documents.add(record["text"], record["labels"], split)
     names, labels = documents.label_matrix()
-    corpus = build_corpus(documents.texts, labels, names, documents.rows(), name=name, provenance=provenance)
-    return with_gaps_noted(corpus)
+    return build_corpus(documents.texts, labels, names, documents.rows(), name=name, provenance=provenance)

@@ -16,13 +16,12 @@ from xml.etree import ElementTree
 import numpy as np
 from scipy.sparse import csr_array
 
-from abalone.data.benchmarks.release import Release, exact_split, find_file, is_id, read_lines, with_gaps_noted
+from abalone.data.benchmarks import Release, exact_split, find_file, is_id, read_lines
 from abalone.data.corpus import RARE, Corpus, build_corpus
 from abalone.data.store import MappedTexts, Stored, TextWriter, arrays_once
 from abalone.data.streams import read_zip
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError
 from abalone.files.cache import cache_entry, source_key
-from abalone.files.errors import DataError
 from abalone.files.schema import misfit
 from abalone.progress import track
 
@@ -92,7 +91,7 @@ def _prepare(store: Stored, form: str, place: Path) -> Corpus:
 
     labels = csr_array(labels[:, kept])
     fit, held_out = exact_split(csr_array(labels[train]), (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
-    corpus = build_corpus(
+    return build_corpus(
         texts,
         labels,
         [facts["topics"][j] for j in kept],
@@ -109,7 +108,6 @@ def _prepare(store: Stored, form: str, place: Path) -> Corpus:
         ),
         notes=notes,
     )
-    return with_gaps_noted(corpus)
 
 
 def _open_store(store: Stored) -> tuple[dict[str, list[str]], MappedTexts, np.ndarray, csr_array]:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from abalone.data.benchmarks.release import Release, exact_split, with_gaps_noted
+from abalone.data.benchmarks import Release, exact_split
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.data.streams import read_tar
-from abalone.files.errors import DataError
+from abalone.data.streams import open_text, read_tar
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="reuters",
@@ -77,7 +77,7 @@ def load(path: Path | None = None) -> Corpus:
 
     rows = documents.rows()
     kept, held_out = exact_split(labels[rows["train"]], (1 - VALIDATION_SHARE, VALIDATION_SHARE), SEED)
-    corpus = build_corpus(
+    return build_corpus(
         documents.texts,
         labels,
         topics,
@@ -93,7 +93,6 @@ def load(path: Path | None = None) -> Corpus:
         ),
         notes=notes,
     )
-    return with_gaps_noted(corpus)
 
 
 def read_stories(content: str, file: str | Path) -> Iterator[Story]:
@@ -186,7 +185,9 @@ def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:
         if absent := [name for name in SGML if not (place / name).is_file()]:
             raise RELEASE.missing(place, f"missing: {', '.join(absent)}")
         for name in SGML:
-            yield place / name, _read_file(place / name)
+            with open_text(place / name, encoding="latin-1") as file:
+                content = file.read()
+            yield place / name, content
         return
     archives = sorted(place.iterdir()) if place.is_dir() else [place]
     archive = next((file for file in archives if file.name.endswith(ARCHIVES)), None)
@@ -197,10 +198,3 @@ def _sgml_files(place: Path) -> Iterator[tuple[Path, str]]:
         raise RELEASE.missing(archive, f"missing in the archive: {', '.join(absent)}")
     for name in SGML:
         yield archive / name, contents[name].decode("latin-1")
-
-
-def _read_file(path: Path) -> str:
-    try:
-        return path.read_text("latin-1")
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=path) from error

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from abalone.data.benchmarks.release import Release, find_file, read_jsonl, with_gaps_noted
+from abalone.data.benchmarks import Release, find_file, read_jsonl
 from abalone.data.corpus import Corpus, build_corpus
 from abalone.data.documents import Documents
-from abalone.files.errors import DataError
+from abalone.errors import DataError
 
 RELEASE = Release(
     name="uklex",
@@ -21,7 +21,10 @@ SPLIT_OF = {"train": "train", "dev": "validation", "test": "test"}
 
 def load(path: Path | None = None) -> Corpus:
     """Read UK-LEX from `uk-lex69.jsonl` or `uk-lex18.jsonl`, given as the file or as its folder."""
-    file = _find(RELEASE.place(path))
+    place = RELEASE.place(path)
+    file = place if place.is_file() else find_file(place, *FILES)
+    if file is None:
+        raise RELEASE.missing(place, "neither uk-lex69.jsonl nor uk-lex18.jsonl is here")
     documents = Documents()
     for line, record in read_jsonl(file, FIELDS):
         split = SPLIT_OF.get(record["data_type"])
@@ -30,7 +33,7 @@ def load(path: Path | None = None) -> Corpus:
             raise DataError(reason, path=file, line=line)
         documents.add(f"{record['title']}\n{record['body']}", record["labels"], split)
     names, labels = documents.label_matrix()
-    corpus = build_corpus(
+    return build_corpus(
         documents.texts,
         labels,
         names,
@@ -40,13 +43,3 @@ def load(path: Path | None = None) -> Corpus:
             preparation="title, a line break, body", split="the published one (data_type)", path=str(file)
         ),
     )
-    return with_gaps_noted(corpus)
-
-
-def _find(place: Path) -> Path:
-    if place.is_file():
-        return place
-    file = next(filter(None, (find_file(place, name) for name in FILES)), None)
-    if file is None:
-        raise RELEASE.missing(place, "neither uk-lex69.jsonl nor uk-lex18.jsonl is here")
-    return file

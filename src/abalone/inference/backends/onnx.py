@@ -14,11 +14,10 @@ from scipy.sparse import csr_array
 
 from abalone.data.batches import token_budget_batches
 from abalone.data.tokens import TokenArray, encode_in_pieces
-from abalone.errors import InputError, install_hint
+from abalone.errors import InputError, install_hint, readable
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.mixing import label_shares, vote_logits_in_blocks
 from abalone.files.cache import array_of
-from abalone.files.errors import readable
 from abalone.progress import advance, track
 
 if TYPE_CHECKING:

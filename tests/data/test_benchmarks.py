@@ -1,8 +1,8 @@
 import pytest
 from handmade import COMPRESS
 
-from abalone.data.benchmarks.release import Release, find_file, read_lines
-from abalone.files.errors import DataError
+from abalone.data.benchmarks import Release, find_file, read_lines
+from abalone.errors import DataError
 
 RELEASE = Release(name="laws", publisher="the parliament", files="laws.txt", licence="open")
 

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from abalone.files.atomic import remove_unless_in_use
-from abalone.files.locks import LOCK, InUseError, alone_in
+from abalone.files.atomic import LOCK, InUseError, alone_in, remove_unless_in_use
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="it has no such locks")
 BUSY = r"another process is using .*: wait for it to finish, or give another folder"
@@ -43,7 +42,7 @@ def test_a_process_that_is_killed_keeps_nobody_out(tmp_path):
     program = f"""
 import os
 from pathlib import Path
-from abalone.files.locks import alone_in
+from abalone.files.atomic import alone_in
 with alone_in(Path({str(tmp_path)!r})):
     os.kill(os.getpid(), 9)
 """

@@ -1,14 +1,16 @@
-"""Hashes of texts, and those of the texts that a model has seen in training: scores on these say little."""
+"""Hashes of files and texts, and of the texts that a model has seen in training: scores on these say little."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from safetensors.numpy import load, save
 
-from abalone.errors import InputError
+from abalone.errors import DataError, InputError
 
 SEEN = "seen.safetensors"  # in a model folder, and in the metadata of an ONNX file
 _HASHES = "hashes"
@@ -61,3 +63,36 @@ def text_hash(text: str) -> int:
     """Return the hash of one text, as `text_hashes` does."""
     content = " ".join(text.split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")  # tells a billion texts apart
+
+
+def sha256(path: Path) -> str:
+    """Return the checksum of a file as it lies on disk."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+
+
+class Digest(Protocol):
+    """A hash object of `hashlib`."""
+
+    def update(self, content: bytes, /) -> object:
+        """Take more bytes in."""
+        ...
+
+
+def add_texts(digest: Digest, texts: Iterable[str]) -> None:
+    """Take texts in, whatever characters they hold, each with its length: ["ab", "c"] is not ["a", "bc"].
+
+    Example:
+        >>> from hashlib import sha256
+        >>> one, other = sha256(), sha256()
+        >>> add_texts(one, ["ab", "c"]), add_texts(other, ["a", "bc"])
+        (None, None)
+        >>> one.digest() == other.digest()
+        False
+    """
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
