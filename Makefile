@@ -50,7 +50,7 @@ test-kernels: $(VENV)/installed  ## Test the GPU kernels in Triton's interpreter
 # On the machine's own torch: the environment here holds a build for CPUs.
 test-gpu:        ## Test kernels and whole trainings on the GPU of this machine
 	PYTHONPATH=src $(PYTHON) -m pytest -n 0 -m "gpu or not slow" tests/encoder/fast/test_*kernels.py \
-	  tests/training/test_step_kernels.py tests/training/test_training_on_gpu.py
+	  tests/training/test_step_kernels.py tests/training/test_snapshot.py tests/training/test_training_on_gpu.py
 
 # Cases of the fuzzer in all, and kills of each of training, export and bulk prediction; FUZZ_SEED repeats a night.
 fuzz: export FUZZ_CASES ?= 12000

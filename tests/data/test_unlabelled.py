@@ -10,7 +10,7 @@ import pytest
 
 from abalone.data.bad_rows import usable
 from abalone.data.rows import Row, TextColumns
-from abalone.data.unlabelled import USUAL, read_unlabelled, row_of_line, rows_of_lines
+from abalone.data.unlabelled import USUAL, count_texts, read_unlabelled, row_of_line, rows_of_lines
 from abalone.errors import DataError
 
 
@@ -139,6 +139,33 @@ def test_lines_are_numbered_over_blocks_and_empty_ones_wait_for_what_follows():
         [(2, "the line is empty"), (3, "the line is empty")],
     )
     assert list(found) == [[], []]
+
+
+def test_a_table_is_not_read_twice(tmp_path, monkeypatch):
+    """A checksum of a large one would keep the first answer waiting."""
+    monkeypatch.setattr("abalone.data.sources.sha256", lambda file: pytest.fail(f"all of {file} is read"))
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    assert list(read_texts(tmp_path / "a.jsonl")) == list(read_texts(tmp_path)) == ["one"]
+
+
+def test_texts_are_counted_as_they_are_read(tmp_path):
+    (tmp_path / "a.csv").write_bytes("Größe;main\nä;m\nö;\nü;m\n".encode("latin-1"))
+    columns = TextColumns(["main"])
+    assert count_texts(tmp_path / "a.csv", columns, "latin-1", skipping=True) == 2
+    with pytest.raises(DataError, match=r"a\.csv:3: no text in column 'main'"):
+        count_texts(tmp_path / "a.csv", columns, "latin-1")
+    with pytest.raises(DataError, match="UTF-8"):
+        count_texts(tmp_path / "a.csv", columns, skipping=True)
+
+
+def test_texts_that_take_long_to_count_are_not_counted(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    assert count_texts(tmp_path / "a.txt") == 2
+    monkeypatch.setattr("abalone.data.unlabelled.QUICK", 8)
+    assert count_texts(tmp_path / "a.txt") == 2
+    monkeypatch.setattr("abalone.data.unlabelled.QUICK", 7)
+    assert count_texts(tmp_path / "a.txt") is None
+    assert count_texts(tmp_path) is None  # a folder
 
 
 def test_a_file_that_is_not_there(tmp_path):

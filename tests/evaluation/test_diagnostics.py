@@ -50,6 +50,19 @@ def test_forces_of_collapsed_labels_are_extreme():
     torch.testing.assert_close(got.repulsion_by_label(), torch.tensor([-1.0, -1.0]))
 
 
+@pytest.mark.parametrize(
+    ("embeddings", "told"),
+    [
+        (torch.ones(3), r"embeddings must be \[rows, dim\], got shape \(3,\)"),
+        (torch.ones(3, 2).long(), "embeddings must be floating point, got torch.int64"),
+        (torch.ones(3, 0), r"embeddings must not be empty, got shape \(3, 0\)"),
+    ],
+)
+def test_forces_of_what_is_no_matrix_are_refused(embeddings, told):
+    with pytest.raises(ValueError, match=told):
+        forces(embeddings, torch.eye(3).long())
+
+
 def test_positives_in_a_batch():
     labels = torch.tensor([[1, 0], [1, 1], [1, 0]])
     found = positives_in_batch(labels, queue_labels=torch.tensor([[0, 1], [0, 1], [1, 1]]))

@@ -228,6 +228,7 @@ def test_names_the_part_that_is_not_finite_when_predicting(monkeypatch):
         (lambda X, Y, x, y: (X, Y, x[:0], y[:0]), r"X_val must not be empty"),
         (lambda X, Y, x, y: (X, Y[:, :0], x, y), r"Y must have documents and labels, got shape \(20, 0\)"),
         (lambda X, Y, x, y: (X, Y[:, 0], x, y), r"Y must be \[rows, labels\], got shape \(20,\)"),
+        (lambda X, Y, x, y: (X, np.asarray(Y)[:, 0], x, y), r"Y must be \[rows, labels\], got shape \(20,\)"),
         (lambda X, Y, x, y: (X, 2 * Y, x, y), r"Y must be 0 or 1 everywhere, found 2"),
         (lambda X, Y, x, y: (X.int(), Y, x, y), r"X must be floating point"),
     ],

@@ -238,6 +238,21 @@ def test_settings_of_words_that_do_not_fit_are_told(change, told, unsummed):
         load(unsummed).probabilities(TEXTS[:2])
 
 
+def test_an_error_of_a_library_is_damage_whether_or_not_it_names_the_folder(unsummed, monkeypatch):
+    config = json.loads((unsummed / "config.json").read_text())
+    (unsummed / "config.json").write_text(json.dumps({**config, "model_type": "no such type"}))
+    with pytest.raises(ValueError, match=rf"{unsummed} is damaged: "):
+        load(unsummed)
+    (unsummed / "config.json").write_text(json.dumps(config))
+
+    def broken(*_):
+        raise OSError("cannot make sense of it")
+
+    monkeypatch.setattr("abalone.inference.folder.LexicalModel.load", broken)
+    with pytest.raises(ValueError, match=rf"{unsummed} is damaged: cannot make sense of it"):
+        load(unsummed)
+
+
 def test_a_device_that_is_none_is_no_damage(folder):
     with pytest.raises(ValueError, match=r"^no device is called 'toaster'"):
         load(folder, device="toaster")

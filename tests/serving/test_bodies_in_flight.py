@@ -1,3 +1,4 @@
+import asyncio
 import json
 import select
 import socket
@@ -8,7 +9,7 @@ import pytest
 from running import LetterCounter, running
 
 from abalone.serving import limits
-from abalone.serving.limits import LARGEST_AT_ONCE, Limits
+from abalone.serving.limits import LARGEST_AT_ONCE, Limits, Memory, Paced, Share
 from patience import PATIENCE
 
 SIZE = 2**20
@@ -82,3 +83,58 @@ def test_an_answer_that_nobody_reads_gives_way_to_another(monkeypatch):
             answer = client.get("/v1/labels")
             assert answer.status_code == 200
             assert answer.json()["labels"][2]["name"] == model.label_names[2]
+
+
+class Streaming:
+    """An application that answers in several messages, as a stream of any length does."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    async def __call__(self, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def sent_by(app, memory, before_each):
+    """The messages that reach a client of one request, which may stop reading before any of them."""
+    sent = []
+
+    async def send(message):
+        await before_each(sent)
+        sent.append(message)
+
+    async def ask():
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        await Paced(app, memory=memory)(scope, None, send)
+
+    asyncio.run(ask())
+    return sent
+
+
+async def at_once(sent):
+    """A client that reads."""
+
+
+def test_an_answer_without_room_is_refused_once_however_much_of_it_follows():
+    sent = sent_by(Streaming(b"a" * SIZE, b"b" * SIZE, b"c"), Memory(SIZE // 2), at_once)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == 503
+    assert not sent[1].get("more_body", False)
+
+
+def test_nothing_follows_an_answer_that_gave_way(monkeypatch):
+    """What came after the gap would look like the rest of a whole answer."""
+    monkeypatch.setattr(limits, "GRACE", 0)
+    memory = Memory(2 * SIZE)
+
+    async def stops_reading(sent):
+        if len(sent) == 3:  # the head and two pieces
+            Share(memory).grow(2 * SIZE)  # another needs the room
+            await asyncio.Event().wait()
+
+    sent = sent_by(Streaming(b"a" * SIZE, b"b", b"c"), memory, stops_reading)
+    assert [message.get("body", b"")[:1] for message in sent] == [b"", b"a", b"a"]
+    assert sent[-1]["more_body"]

@@ -1,10 +1,12 @@
 import ctypes
+import gc
 import re
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from weakref import WeakSet
 
 import pytest
 from lines import ASKED, HEAD, LIVE, connect, heard, heard_so_far, is_open
@@ -143,3 +145,26 @@ print(before - resident())
         return  # no glibc, nothing to trim
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert int(done.stdout) > 80_000  # kB
+
+
+def test_nothing_is_left_of_a_connection_that_was_closed(monkeypatch):
+    """A timer that ran on would keep each for seconds, and clients may come and go by the thousand."""
+    made, lost = WeakSet(), []
+    connection_made, connection_lost = server.Connection.connection_made, server.Connection.connection_lost
+    monkeypatch.setattr(
+        server.Connection, "connection_made", lambda self, transport: (made.add(self), connection_made(self, transport))
+    )
+    monkeypatch.setattr(
+        server.Connection, "connection_lost", lambda self, error: (connection_lost(self, error), lost.append(1))
+    )
+    with running(LetterCounter(), connections=limits(8)) as client:
+        with ExitStack() as stack:
+            for said in (b"", HEAD[:40]):
+                connected(client, stack, said)
+            answered = connected(client, stack, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert answered.recv(4096).startswith(b"HTTP/1.1 200 ")
+            until(lambda: len(made) == 3)
+        until(lambda: len(lost) == 3)
+        assert client.get("/livez").status_code == 200  # what follows the loss is done as well
+        gc.collect()
+        assert len(made) == 1

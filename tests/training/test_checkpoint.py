@@ -113,6 +113,23 @@ def test_the_state_names_everything():
     torch.testing.assert_close(state["random.cpu"], torch.get_rng_state())
 
 
+def test_the_random_numbers_of_a_gpu_go_on_too(monkeypatch):
+    """With a GPU that is none; `test_training_on_gpu.py` has a real one."""
+    model, optimiser = make(seed=0)
+    stored = torch.arange(16, dtype=torch.uint8)
+    given: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: stored)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", given.append)
+    state = training_state(model, optimiser)
+    restore_training_state(model, optimiser, state)
+    assert len(given) == 1
+    assert torch.equal(given[0], stored)
+    on_cpu = {name: value for name, value in state.items() if name != "random.cuda"}
+    restore_training_state(model, optimiser, on_cpu)  # saved where there was no GPU
+    assert len(given) == 1
+
+
 @pytest.fixture
 def checkpoint(tmp_path):
     """One of every kind of tensor, so small that every byte of it can be tried."""

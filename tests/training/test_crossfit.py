@@ -9,9 +9,10 @@ import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.hashes import text_hashes
+from abalone.data.split import fold_of_documents
 from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.training import crossfit, pipeline
-from abalone.training.folds import divide, learnable
+from abalone.training.folds import SEED, divide, held_out_labels, learnable
 from abalone.training.open_settings import settled
 from abalone.training.pipeline import fit
 
@@ -80,6 +81,7 @@ def uninterrupted(encoder, corpus, tmp_path_factory):
 def test_every_document_is_judged_once_and_trained_on_in_the_end(uninterrupted, corpus):
     texts = [*corpus.train.texts, *corpus.validation.texts]
     assert sorted(uninterrupted.out_of_fold.documents) == sorted(text_hashes(texts))
+    assert np.unique(uninterrupted.out_of_fold.folds).tolist() == [0, 1, 2]
     assert uninterrupted.story["statistics"]["train"] == 120
     assert uninterrupted.seen.hold(texts).all()
     assert {"out of fold", "out of fold, tf-idf alone"} == set(uninterrupted.story["scores"])
@@ -167,6 +169,13 @@ def test_copies_of_a_text_are_in_one_fold():
     assert sorted(np.concatenate([fold.held_out for fold in folds])) == list(range(30))
 
 
+def test_answers_tell_their_fold_from_0():
+    documents = split_of([f"text {number}" for number in range(10)], [[1]] * 10)
+    folds = divide(documents, 2)
+    expected = [0] * len(folds[0].held_out) + [1] * len(folds[1].held_out)
+    assert held_out_labels(documents, folds)["folds"].tolist() == expected
+
+
 def test_a_label_that_a_fold_has_not_seen_has_no_say_in_its_threshold():
     documents = split_of([f"text {number}" for number in range(10)], [[1, number == 4] for number in range(10)])
     folds = divide(documents, 2)
@@ -186,6 +195,16 @@ def test_a_label_that_a_fold_has_not_seen_has_no_say_in_its_threshold():
 def test_folds_that_cannot_be_are_refused_with_advice(texts, labels, folds, told):
     with pytest.raises(ValueError, match=told):
         divide(split_of(texts, labels), folds)
+
+
+@pytest.mark.parametrize("labelled", [0, 1, 2])
+def test_the_fold_that_cannot_be_is_told_by_its_number(labelled):
+    """It is the one that holds out the only document with a label."""
+    texts = ["a", "b", "c"]
+    labels = [[int(row == labelled)] for row in range(3)]
+    number = fold_of_documents(csr_array(np.array(labels)), text_hashes(texts), 3, SEED)[labelled] + 1
+    with pytest.raises(ValueError, match=f"fold {number} of 3 has training documents without any label"):
+        divide(split_of(texts, labels), 3)
 
 
 def test_patience_and_folds_contradict_each_other(encoder, corpus, tmp_path):

@@ -10,9 +10,10 @@ import torch
 import tiny
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
+from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.progress import Timetable
 from abalone.training import estimate, pipeline
-from abalone.training.estimate import LONG, Estimate, warn_if_long
+from abalone.training.estimate import Estimate, warn_if_long
 from abalone.training.pipeline import fit
 from abalone.training.progress import RunProgress
 
@@ -167,6 +168,15 @@ def test_little_work_is_not_measured_beforehand(encoder, corpus, tmp_path):
 
 
 @pytest.mark.usefixtures("ticking")
+@pytest.mark.parametrize(("epochs", "measured"), [(1, 0), (2, 2), (3, 3), (8, 4)])
+def test_at_most_a_tenth_of_the_steps_is_measured_beforehand(epochs, measured, encoder, corpus, tmp_path, monkeypatch):
+    steps, step = [], FusedAdamW.step
+    monkeypatch.setattr(FusedAdamW, "step", lambda self: (steps.append(1), step(self))[1])
+    fit(settings_of(encoder, objective="bce", epochs=epochs), corpus, tmp_path)
+    assert len(steps) - 10 * epochs == measured
+
+
+@pytest.mark.usefixtures("ticking")
 def test_whoever_is_told_may_stop_it_before_the_first_step(encoder, corpus, tmp_path, caplog):
     caplog.set_level(logging.INFO, "abalone.training")
 
@@ -202,7 +212,7 @@ def make_estimate(**changes: object) -> Estimate:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seconds": LONG - 1}, {"gpu": True}, {"trains": False}, {"fast_seconds": 6 * 3600.0}]
+    "changes", [{"seconds": 29 * 60.0}, {"gpu": True}, {"trains": False}, {"fast_seconds": 6 * 3600.0}]
 )
 def test_nothing_is_said_where_there_is_nothing_to_choose(changes):
     with warnings.catch_warnings():
@@ -215,6 +225,11 @@ def test_hours_on_a_cpu_are_told_beforehand_with_what_is_faster(monkeypatch):
     expected = "No GPU found: training takes about 7 h on 2 CPU cores; recipe='fast' takes about 6 min"
     with pytest.warns(UserWarning, match=expected):
         warn_if_long(make_estimate())
+
+
+def test_half_an_hour_on_a_cpu_is_told_beforehand():
+    with pytest.warns(UserWarning, match="training takes about 31 min"):
+        warn_if_long(make_estimate(seconds=31 * 60.0))
 
 
 @pytest.mark.parametrize("native", [True, False])

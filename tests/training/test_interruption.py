@@ -12,6 +12,7 @@ import pytest
 
 from abalone.training.interruption import (
     SAME_REQUEST,
+    Interruption,
     TrainingInterrupted,
     TrainingTerminated,
     finish_step_first,
@@ -62,6 +63,15 @@ def test_it_waits_for_the_end_of_the_step(number, kind):
         work()
     assert str(stop.value) == "saved in the folder"
     assert done == ["the step"]
+
+
+@pytest.mark.parametrize(("terminated", "kind"), [(True, TrainingTerminated), (False, TrainingInterrupted)])
+def test_what_another_process_was_told_ends_this_one_alike(terminated, kind):
+    interruption = Interruption()
+    interruption.join_in(terminated=terminated)
+    assert interruption.terminated == terminated
+    with pytest.raises(kind, match="saved in the folder"):
+        interruption.obey("saved in the folder")
 
 
 def test_they_are_what_ends_a_program():

@@ -61,6 +61,23 @@ def test_bf16_that_the_device_does_not_have_is_refused(kind, monkeypatch):
         runtime_module._autocast_dtype(torch.device(kind), "bf16")
 
 
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_bf16_that_the_device_has_is_taken(kind, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *version: version == (14, 0))
+    assert runtime_module._autocast_dtype(torch.device(kind), "bf16") is torch.bfloat16
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu:0", [])])
+def test_the_gpu_that_is_named_is_the_one_that_kernels_run_on(name, chosen, monkeypatch):
+    current = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert Runtime.start(name, "fp32").device == torch.device(name)
+    assert current == chosen
+
+
 @no_gpu
 def test_auto_is_the_cpu_where_there_is_nothing_else(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -76,3 +76,14 @@ def test_scaled_gradient_that_overflows_moves_nothing_and_lowers_the_scale(encod
     overflow.remove()
     step(make_batch(feed, np.arange(8, 16)), 1.0)
     assert not torch.allclose(weight, before)
+
+
+def test_what_was_wrong_is_counted_from_the_first_batch_of_the_epoch(encoder_folder, feed):
+    """Also where a run goes on in the middle of an epoch: the loop tells a person which step it was."""
+    objective, step = make_step(encoder_folder, feed, "bce")
+    step.begin(5, 0.0)
+    step(make_batch(feed, np.arange(8)), 1.0)
+    assert step.read().wrong_gradient is None
+    objective.head.bias.register_hook(lambda gradient: gradient * float("nan"))
+    step(make_batch(feed, np.arange(8, 16)), 1.0)
+    assert step.read().wrong_gradient == 7

@@ -14,6 +14,7 @@ from transformers import BertConfig, BertModel
 
 import tiny
 from abalone import AbaloneClassifier
+from abalone.training.checkpoint import restore_training_state, training_state
 from abalone.training.interruption import TrainingInterrupted
 
 DEVICE = os.environ.get("ABALONE_GPU_TESTS", "cuda")
@@ -149,6 +150,15 @@ def test_interrupted_training_goes_on_to_the_same_losses(encoder, data, tmp_path
     _, resumed = train(encoder, data, DEVICE, run_folder=tmp_path / "run", resume=True, **settings)
     assert len(written) == 60
     np.testing.assert_allclose(resumed, whole, rtol=1e-2)
+
+
+def test_a_checkpoint_has_the_random_numbers_that_would_have_come():
+    layer = torch.nn.Linear(2, 2).to(DEVICE)
+    optimiser = torch.optim.AdamW(layer.parameters())
+    state = training_state(layer, optimiser)
+    drawn = torch.rand(8, device=DEVICE)
+    restore_training_state(layer, optimiser, state)
+    assert torch.equal(torch.rand(8, device=DEVICE), drawn)
 
 
 def test_nan_stops_training_before_it_is_saved(encoder, data, tmp_path):

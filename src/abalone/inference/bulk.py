@@ -138,7 +138,7 @@ class Parts:
 
     @classmethod
     def enter(cls, folder: Path, form: Form, job: Mapping[str, Any], *, resume: bool) -> "Parts":
-        """Begin this job in `folder`, or resume the very same one; the caller is `alone_in` it."""
+        """Begin this job in `folder`, or resume the very same one; the caller is `alone_in` it, so it exists."""
         require(form)
         parts = cls(folder, form, {**job, "form": form})
         manifest = folder / MANIFEST
@@ -148,10 +148,9 @@ class Parts:
                     f"{folder} holds predictions: continue with {spelled('resume', True)}, or give another folder"
                 )
             parts._go_on(_read_manifest(manifest))
-        elif folder.exists() and any(not _is_ours(file) for file in folder.iterdir()):
+        elif any(not _is_ours(file) for file in folder.iterdir()):
             raise FileExistsError(f"{folder} exists and holds no predictions: give another folder")
         else:
-            folder.mkdir(parents=True, exist_ok=True)
             parts._write_manifest()
         remove_abandoned(folder)  # of a run that was killed
         return parts
