@@ -146,7 +146,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         ask: whether to ask in a terminal before hours of training.
     """
     from abalone.classifier import AbaloneClassifier
-    from abalone.cli.tables import scores_table
+    from abalone.cli.evaluate import scores_table
     from abalone.distributed import RankLostError, launched_ranks
     from abalone.files.atomic import remove_unless_in_use
     from abalone.inference.folder import refuse_foreign

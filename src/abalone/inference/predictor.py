@@ -199,9 +199,14 @@ class Predictor:
             raise InputError("it has neither an encoder nor a tf-idf model")
         if self.backend is None and self.decision.mixture.used:
             raise InputError("there is no encoder to mix experts with")
-        decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
-        if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
+        experts = {"lexical": self.lexical, "neighbours": self.neighbours}
+        if absent := [name for name in self.decision.mixture.used if experts.get(name) is None]:
             raise InputError(f"{', '.join(absent)} is mixed in, but its file is missing")
+        self.refuse_other_labels()
+
+    def refuse_other_labels(self) -> None:
+        """Raise `ValueError` where a part is for another number of labels than there are label names."""
+        decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
         by_label = {"thresholds": len(decision.thresholds.values)}
         if decision.calibration is not None:
             by_label["calibration"] = len(decision.calibration.groups)
