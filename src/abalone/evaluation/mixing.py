@@ -1,16 +1,16 @@
 """Mixture of a classifier with experts: a weighted mean of logits, the weight chosen on validation.
 
-Without torch, so that an exported model can mix too; the logits of nearest neighbours are here for the same reason.
+Without torch, so that an exported model can mix too.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, logit
 
 from abalone.errors import InputError
 from abalone.evaluation import matrices
@@ -206,36 +206,3 @@ class Mixture:
 def _check_weight(name: str, weight: float) -> None:
     if not (math.isfinite(weight) and 0 <= weight <= 1):
         raise InputError(f"{name} must lie in [0, 1], got {weight}")
-
-
-def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:
-    """Return the share of each label among the neighbours, [n, L]: few entries a row, as they carry few labels.
-
-    Args:
-        rows: of the neighbours among the training documents, [n, k].
-        cosines: how similar they are, [n, k]; neighbour i counts softmax(cosine_i / τ).
-        labels: of the training documents, [N, L].
-        temperature: τ.
-    """
-    weights = softmax(cosines / np.float32(temperature), axis=1)  # [n, k]
-    documents, k = rows.shape
-    starts = np.arange(0, documents * k + 1, k)
-    votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
-    shares = csr_array(votes @ labels.astype(np.float32))
-    np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
-    return shares
-
-
-def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
-    """Return logits [n, L] for mixing; a share of 0 or 1 among the k neighbours is clipped at 0.5/(k + 1)."""
-    return to_logits(shares, edge=0.5 / (k + 1))
-
-
-def vote_logits_in_blocks(shares: csr_array, k: int) -> Scores:
-    """Return `vote_logits` of sparse shares [n, L], computed block by block where documents and labels are many."""
-    every: Any = shares  # the stubs know no index that is a slice or an array
-
-    def block(rows: Index, columns: Index) -> np.ndarray:
-        return vote_logits(every[rows][:, columns].toarray(), k)
-
-    return held(Computed((shares.shape[0], shares.shape[1]), block))

@@ -64,7 +64,7 @@ def save(predictor: Predictor, folder: str | Path) -> None:
     """Write a model folder; what was at that name before stays whole until the new one is complete."""
     with whole_folder(Path(folder)) as place:
         if predictor.words is None:
-            from abalone.inference.backends.torch import save_network
+            from abalone.inference.torch_backend import save_network
 
             save_network(predictor, place)
         if predictor.lexical is not None:
@@ -164,7 +164,7 @@ def _damage_told(place: Path) -> Iterator[None]:
 def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
     backend = neighbours = None
     if config.encoder != NO_ENCODER:
-        from abalone.inference.backends.torch import read_neighbours, read_network
+        from abalone.inference.torch_backend import read_neighbours, read_network
 
         backend = read_network(folder, about, config, only_to_answer)
         neighbours = read_neighbours(folder, config)

@@ -18,8 +18,8 @@ from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 
 if TYPE_CHECKING:
     from abalone.evaluation.neighbours import NearestNeighbours
-    from abalone.inference.backends.onnx import StoredNeighbours
-    from abalone.inference.backends.torch import TorchBackend
+    from abalone.evaluation.neighbours_in_numpy import StoredNeighbours
+    from abalone.inference.torch_backend import TorchBackend
 
 Vectors = np.ndarray | csr_array
 """Rows that texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
@@ -86,7 +86,7 @@ class Predictor:
         """Return encoder, tokenizer and linear layer in torch; raises `ValueError` where the model has none."""
         if self.backend is None:
             raise InputError(NO_NETWORK)
-        from abalone.inference.backends.torch import TorchBackend
+        from abalone.inference.torch_backend import TorchBackend
 
         if not isinstance(self.backend, TorchBackend):
             raise InputError(NOT_IN_TORCH)
