@@ -9,8 +9,7 @@ from unittest.mock import patch
 import numpy as np
 
 from abalone.data.load import load_corpus
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.files.errors import DataError
 from abalone.inference.bulk import predict_in_parts
 from fuzz_readers import Files, own_files, put, put_damaged, written_by

@@ -13,9 +13,9 @@ import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.data.load import load_corpus
-from abalone.evaluation.decision import fit_decision
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.mixing import fit_decision
 from abalone.inference.card import LEFT_OUT, model_card
 from abalone.inference.evidence import Evidence
 from abalone.inference.export import export

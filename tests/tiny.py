@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from abalone.encoder.fast.optimizer import FusedAdamW
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.decision import Mixture
 
 WORDS = [f"w{i}" for i in range(60)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -16,8 +16,8 @@ import tiny
 from abalone.cli import app
 from abalone.data import tokens
 from abalone.data.in_memory import label_lists
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.mixing import Mixture
 from abalone.inference import onnx_model as backend
 from abalone.inference.export import export
 from abalone.inference.onnx_model import DIGITS, ENTRY, KEY, PROMISE, OnnxModel, lexical_as_text, with_checksum

@@ -17,8 +17,8 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.load import load_encoder
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.metrics import per_label
-from abalone.evaluation.mixing import Mixture
 from abalone.inference.predictor import Predictor
 from abalone.training import pipeline, stages
 from abalone.training.open_settings import rate_for_width

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import softmax
+from scipy.special import logit, softmax
 
-from abalone.evaluation.matrices import Computed, Index, Scores, held
-from abalone.evaluation.mixing import to_logits
+from abalone.errors import InputError
+from abalone.evaluation.matrices import Computed, Index, Scores, held, read_probabilities
 
 COSINES = 2**24  # that are in memory at a time
 
@@ -100,6 +100,20 @@ def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, tempe
     shares = csr_array(votes @ labels.astype(np.float32))
     np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
     return shares
+
+
+def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
+    """Return logits [n, L] of probabilities [n, L] that may be 0 or 1.
+
+    Args:
+        probabilities: [n, L].
+        edge: probabilities are clipped to [edge, 1 − edge], so that an expert that counts (0 of 50 neighbours) is
+            not heard as one that is certain. Half of what one count gives is a good choice.
+    """
+    if not 0 < edge < 0.5:
+        raise InputError(f"edge must lie between 0 and 0.5, got {edge}")
+    values: np.ndarray = logit(np.clip(read_probabilities("probabilities", probabilities), edge, 1 - edge))
+    return values
 
 
 def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
