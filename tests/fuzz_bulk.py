@@ -10,8 +10,7 @@ import numpy as np
 
 from abalone.data.load import load_corpus
 from abalone.errors import DataError
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.inference.bulk import predict_in_parts
 from fuzz_readers import Files, own_files, put, put_damaged, written_by
 from fuzzing import Target, only_clear_errors

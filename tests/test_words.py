@@ -13,9 +13,10 @@ import judged
 import tiny
 from abalone import AbaloneClassifier
 from abalone.data.load import load_corpus
-from abalone.evaluation.decision import fit_decision
+from abalone.evaluation import mixing
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation.mixing import fit_decision
 from abalone.inference.card import LEFT_OUT, model_card
 from abalone.inference.evidence import Evidence
 from abalone.inference.export import export
@@ -162,7 +163,7 @@ def test_a_contradiction_is_told_before_anything_is_read(workshop):
 def test_training_ends_with_words_where_validation_gives_the_encoder_no_weight(workshop, tmp_path, monkeypatch):
     only_words = {"lexical": 1.0, "neighbours": 0.0}
     monkeypatch.setattr(
-        Mixture, "chosen", lambda _, experts, *__: Mixture({name: only_words[name] for name in experts})
+        mixing, "choose_weights", lambda _, experts, *__: Mixture({name: only_words[name] for name in experts})
     )
     settings = ["--config", workshop / "config.yaml", "--recipe", "rare", "--epochs", 1, "--max-length", 16]
     settings += ["--folds", 0]

@@ -14,7 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from abalone.encoder.fast.optimizer import FusedAdamW
-from abalone.evaluation.mixing import Mixture
+from abalone.evaluation import mixing
+from abalone.evaluation.decision import Mixture
 
 WORDS = [f"w{i}" for i in range(60)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -76,7 +77,7 @@ def after_each_update(notice: Callable[[], object]) -> Iterator[None]:
 def every_expert_heard() -> Iterator[None]:
     """Models keep all experts that they are trained with; else only those that validation gives a weight."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Mixture, "chosen", lambda _, experts, *__: Mixture(dict.fromkeys(experts, 0.3)))
+        patch.setattr(mixing, "choose_weights", lambda _, experts, *__: Mixture(dict.fromkeys(experts, 0.3)))
         yield
 
 

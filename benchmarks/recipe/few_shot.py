@@ -44,9 +44,10 @@ from scipy.special import logit
 from abalone.classifier import AbaloneClassifier
 from abalone.data.benchmarks import exact_split
 from abalone.encoder.load import packaged_encoder
-from abalone.evaluation.decision import fit_decision
+from abalone.evaluation.decision import NEVER, Thresholds
 from abalone.evaluation.metrics import evaluate
-from abalone.evaluation.thresholds import NEVER, Thresholds, fit_thresholds
+from abalone.evaluation.mixing import fit_decision
+from abalone.evaluation.thresholds import fit_thresholds
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.task import machine, versions

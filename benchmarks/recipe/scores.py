@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 import abalone.evaluation
 from abalone.data.corpus import Corpus
-from abalone.evaluation.decision import Decision, fit_decision
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.mixing import fit_decision
 from abalone.evaluation.out_of_fold import OutOfFold
-from abalone.evaluation.thresholds import Thresholds
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.training.folds import divide, held_out_labels

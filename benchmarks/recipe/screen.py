@@ -26,9 +26,9 @@ from abalone.distributed import ALONE
 from abalone.encoder.feed import TokenFeed, embed
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder
-from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.mixing import fit_decision
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
 from abalone.progress import track

@@ -13,8 +13,8 @@ import numpy as np
 from abalone.data.corpus import Corpus
 from abalone.evaluation.crossfit_probe import choose_setting
 from abalone.evaluation.matrices import EVERY
-from abalone.evaluation.mixing import vote_logits
 from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.evaluation.neighbours_in_numpy import vote_logits
 from abalone.files.atomic import written_whole
 from abalone.recipes import recipe
 from abalone.reproduce.task import machine, versions

@@ -232,7 +232,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             private: whether a new one is; by default what the account says.
             token: to write with; by default the one that `hf auth login` has stored.
         """
-        from abalone.inference.hub import push
+        from abalone.inference.folder import push
 
         check_is_fitted(self, "predictor_")
         return push(self.predictor_, name, private=private, token=token)
@@ -248,8 +248,7 @@ class AbaloneClassifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             revision: the branch, tag or commit on the hub.
             settings: as in the constructor.
         """
-        from abalone.inference.folder import load
-        from abalone.inference.hub import find
+        from abalone.inference.folder import find, load
 
         predictor = load(find(folder, revision), **settings)
         model = cls(nearest_recipe(predictor.config)[0], **predictor.config.to_dict())

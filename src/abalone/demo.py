@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from abalone.classifier import AbaloneClassifier
-from abalone.cli.tables import scores_table
+from abalone.cli.evaluate import scores_table
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.data.in_memory import label_lists

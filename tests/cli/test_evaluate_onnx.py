@@ -14,10 +14,9 @@ from typer.testing import CliRunner, Result
 import tiny
 from abalone import AbaloneClassifier, load_corpus
 from abalone.cli import app
-from abalone.inference.backends import onnx as backend
-from abalone.inference.backends.onnx import OnnxBackend
+from abalone.inference import onnx_model as backend
 from abalone.inference.export import export
-from abalone.inference.onnx_model import KEY, STORY, OnnxModel, with_checksum
+from abalone.inference.onnx_model import KEY, STORY, OnnxBackend, OnnxModel, with_checksum
 
 NAMES = tiny.WORDS[:5]
 TEXTS, LABELS = tiny.corpus(150, seed=3)

@@ -9,6 +9,7 @@ from abalone.cli import train
 from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.recipes import recipe
+from abalone.training import open_settings
 from abalone.training.estimate import Estimate
 from abalone.training.run import enter_folder
 from train_command import DOCUMENTS, SETTINGS, run
@@ -54,7 +55,7 @@ def test_few_documents_are_trained_on_as_the_default_recipe_has_it(workshop, tmp
 
 
 def test_many_characters_without_a_gpu_mean_the_recipe_fast_and_a_note(workshop, tmp_path, begun, monkeypatch):
-    monkeypatch.setattr(train, "CPU_CHARACTERS", 100)
+    monkeypatch.setattr(open_settings, "CPU_CHARACTERS", 100)
     result = train_with(workshop, tmp_path, "--seed", "3")
     assert begun == [recipe("fast", seed=3)]
     assert "no GPU" in result.stderr
@@ -70,13 +71,13 @@ def test_many_characters_without_a_gpu_mean_the_recipe_fast_and_a_note(workshop,
     ],
 )
 def test_what_a_person_asks_for_is_done(options, expected, workshop, tmp_path, begun, monkeypatch):
-    monkeypatch.setattr(train, "CPU_CHARACTERS", 100)
+    monkeypatch.setattr(open_settings, "CPU_CHARACTERS", 100)
     train_with(workshop, tmp_path, *options)
     assert begun == [expected]
 
 
 def test_a_gpu_trains_the_default(workshop, tmp_path, begun, monkeypatch):
-    monkeypatch.setattr(train, "CPU_CHARACTERS", 100)
+    monkeypatch.setattr(open_settings, "CPU_CHARACTERS", 100)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     train_with(workshop, tmp_path)
     assert begun == [recipe()]
@@ -86,17 +87,17 @@ def test_a_gpu_trains_the_default(workshop, tmp_path, begun, monkeypatch):
 @pytest.mark.parametrize("limit", [100, 10**9])
 def test_a_run_goes_on_as_it_began(name, limit, tmp_path, monkeypatch):
     """With a GPU, say, that is not there any more."""
-    monkeypatch.setattr(train, "CPU_CHARACTERS", limit)
+    monkeypatch.setattr(open_settings, "CPU_CHARACTERS", limit)
     texts, labels = tiny.corpus(20)
     corpus = Corpus(Split(texts, labels), Split(texts, labels), Split(texts, labels), tuple("abcde"))
     enter_folder(tmp_path / "model.training", recipe(name), corpus, resume=False)
-    assert train.settings_for_cpu(recipe(), corpus, tmp_path / "model") == recipe(name)
+    assert open_settings.settings_for_cpu(recipe(), corpus, tmp_path / "model") == (recipe(name), False)
 
 
 def test_long_texts_count_only_as_far_as_they_are_read():
     texts, labels = ["x" * 10_000, "y" * 30], tiny.corpus(2)[1]
     corpus = Corpus(Split(texts, labels), Split(texts, labels), Split(texts, labels), tuple("abcde"))
-    assert train._characters(corpus, 1500) == 1530
+    assert open_settings._characters(corpus, 1500) == 1530
 
 
 class TestAsking:

@@ -13,11 +13,10 @@ from abalone.config import Config
 from abalone.encoder.architectures.bert import PREFIXES, BertSkeleton
 from abalone.encoder.heads import LinearHead
 from abalone.encoder.load import load_encoder, load_without_transformers
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
-from abalone.inference.backends.torch import TorchBackend
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.inference.folder import load, save
 from abalone.inference.predictor import Predictor
+from abalone.inference.torch_backend import TorchBackend
 
 TEXTS = [*tiny.corpus(20)[0], " ".join(tiny.WORDS * 2), "[SEP] unknown [CLS]"]
 

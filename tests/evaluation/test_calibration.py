@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from abalone.evaluation.calibration import TemperatureCalibration, expected_calibration_error, fit_temperatures
+from abalone.evaluation.calibration import expected_calibration_error, fit_temperatures
+from abalone.evaluation.decision import TemperatureCalibration
 from abalone.evaluation.metrics import label_thirds
 
 

@@ -8,11 +8,10 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from abalone.config import Config
-from abalone.evaluation.calibration import TemperatureCalibration
-from abalone.evaluation.decision import Decision, fit_decision
+from abalone.evaluation.decision import Decision, Mixture, TemperatureCalibration, Thresholds
 from abalone.evaluation.metrics import evaluate
-from abalone.evaluation.mixing import Mixture
-from abalone.evaluation.thresholds import Thresholds, fit_thresholds
+from abalone.evaluation.mixing import choose_weights, fit_decision
+from abalone.evaluation.thresholds import fit_thresholds
 
 DOCUMENTS, LABELS = 400, 4
 FREQUENCIES = np.array([900, 300, 60, 20])
@@ -67,7 +66,7 @@ def test_half_is_the_papers(validation):
 def test_weights_and_thresholds_are_tuned_for_what_is_asked(objective, validation):
     truth, weak, expert = validation
     decision = fit_decision(weak, {"lexical": expert}, truth, FREQUENCIES, Config(thresholds=objective))
-    assert decision.mixture == Mixture.chosen(weak, {"lexical": expert}, truth, objective)
+    assert decision.mixture == choose_weights(weak, {"lexical": expert}, truth, objective)
     probabilities = decision.probabilities(weak, {"lexical": expert})
     expected = fit_thresholds(probabilities, truth, objective=objective, calibrated=True)
     np.testing.assert_array_equal(decision.thresholds.values, expected.values)

@@ -9,12 +9,11 @@ from scipy.sparse import csr_array
 from abalone.config import Config
 from abalone.encoder.heads import LinearHead
 from abalone.evaluation import matrices
-from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.gridfits import GridFits
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import EVERY, Computed, column_blocks, held, row_blocks, stacked
 from abalone.evaluation.metrics import evaluate, per_label
-from abalone.evaluation.mixing import choose_weight
+from abalone.evaluation.mixing import choose_weight, fit_decision
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.evaluation.probe import LinearProbe
 

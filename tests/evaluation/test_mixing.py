@@ -5,7 +5,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from abalone.evaluation import mixing
-from abalone.evaluation.mixing import GRID, Mixture, choose_weight, mix, to_logits
+from abalone.evaluation.decision import Mixture, mix
+from abalone.evaluation.mixing import GRID, choose_weight, choose_weights
+from abalone.evaluation.neighbours_in_numpy import to_logits
 from abalone.evaluation.thresholds import fit_thresholds
 
 
@@ -144,7 +146,7 @@ def test_a_mixture_is_chosen_expert_by_expert():
     truth, view = truth_and_view()
     logits, helpful = view(), view()
     noise = np.random.default_rng(9).normal(-3, 2, truth.shape)
-    mixture = Mixture.chosen(logits, {"noise": noise, "helpful": helpful}, truth)
+    mixture = choose_weights(logits, {"noise": noise, "helpful": helpful}, truth)
     assert mixture.weights == {"noise": 0.0, "helpful": choose_weight(logits, helpful, truth)}
     assert np.array_equal(mixture.apply(logits, {"helpful": helpful}), mix(logits, helpful, mixture.weights["helpful"]))
 

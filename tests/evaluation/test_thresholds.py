@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
+from abalone.evaluation.decision import NEVER, Thresholds
 from abalone.evaluation.metrics import evaluate
-from abalone.evaluation.thresholds import LEAST, NEVER, SHRINKAGE, Thresholds, fit_thresholds
+from abalone.evaluation.thresholds import LEAST, SHRINKAGE, fit_thresholds
 
 
 def micro(truth, predictions):

@@ -25,9 +25,8 @@ class Refused:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 sys.meta_path.insert(0, Refused())
-from abalone.cli import app
-app(sys.argv[1:], prog_name="abalone")
 """
+COMMAND = "from abalone.cli import app; app(sys.argv[1:], prog_name='abalone')"
 
 
 def fit(folder: Path, kind: str = "bert", **settings: object) -> AbaloneClassifier:
@@ -41,10 +40,10 @@ def fit(folder: Path, kind: str = "bert", **settings: object) -> AbaloneClassifi
         return AbaloneClassifier(encoder=encoder, **settings).fit(TEXTS, LABELS, label_names=NAMES)
 
 
-def run_without_torch(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """The command `abalone` where importing torch fails."""
+def run_without_torch(*arguments: object, stdin: str = "", script: str = COMMAND) -> subprocess.CompletedProcess[str]:
+    """The command `abalone`, or another script, where importing torch fails."""
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)],
+        [sys.executable, "-c", WITHOUT_TORCH + script, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         text=True,

@@ -5,8 +5,7 @@ import pytest
 
 from abalone.data.rows import Row
 from abalone.evaluation import matrices
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.inference import answers as module
 from abalone.inference.answers import Wanted, answers, windows
 

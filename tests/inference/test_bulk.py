@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.files.atomic import InUseError
 from abalone.inference import answers as answers_module
 from abalone.inference.answers import Wanted

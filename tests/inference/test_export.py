@@ -16,8 +16,8 @@ import abalone.inference.export as exporting
 import abalone.inference.quantization as quantization
 from abalone.cli import app
 from abalone.encoder.heads import LinearHead
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.mixing import Mixture
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.inference.export import Network, export, graph_of
 from abalone.inference.onnx_model import OnnxModel

@@ -14,9 +14,7 @@ import architectures
 import tiny
 from abalone import AbaloneClassifier
 from abalone.encoder.heads import LinearHead
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.mixing import Mixture
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Mixture, Thresholds
 from abalone.inference.folder import load, save
 from abalone.inference.huggingface import RELU_HEADS, TANH_SCALE, opens_as_classifier, sequence_classifier
 

@@ -12,11 +12,13 @@ import pytest
 from exported import LABELS, NAMES, TEXTS, fit, run_without_torch
 from typer.testing import CliRunner
 
+import tiny
 from abalone.cli import app
 from abalone.data import tokens
+from abalone.data.in_memory import label_lists
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.mixing import Mixture
-from abalone.inference.backends import onnx as backend
+from abalone.inference import onnx_model as backend
 from abalone.inference.export import export
 from abalone.inference.onnx_model import DIGITS, ENTRY, KEY, PROMISE, OnnxModel, lexical_as_text, with_checksum
 
@@ -86,6 +88,19 @@ def test_streams_are_answered_too(file, classifier):
     assert [sorted(answer["labels"]) for answer in answers(done.stdout)] == [
         sorted(row) for row in classifier.predict(TEXTS[:2])
     ]
+
+
+def test_evidence_is_found_without_torch(file, tmp_path):
+    tiny.write_jsonl(tmp_path / "data.jsonl", TEXTS, label_lists(LABELS, NAMES), ["train"] * len(TEXTS))
+    script = (
+        "from pathlib import Path; from abalone.cli.serve import read_model;"
+        "from abalone.serving.predictions import Query;"
+        "served = read_model(Path(sys.argv[1]), sys.argv[2], None, 'cpu');"
+        "print(served.answer([Query(sys.argv[3], 2)])[0].evidence[0])"
+    )
+    done = run_without_torch(file, tmp_path / "data.jsonl", TEXTS[0], script=script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Document(text={TEXTS[0]!r}, "), done.stdout
 
 
 def test_many_texts_come_back_in_order(file, classifier):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from exported import LABELS, NAMES, TEXTS, fit
 
-from abalone.inference.backends import onnx, torch
+from abalone.inference import onnx_model, torch_backend
 from abalone.inference.export import export
 from abalone.inference.folder import save
 from abalone.inference.onnx_model import OnnxModel
@@ -30,8 +30,8 @@ def test_both_backends_read_texts_to_the_same_logits_and_embeddings(models):
 @pytest.mark.parametrize("at_a_time", [1, 7, len(TEXTS)])
 def test_blocks_of_texts_do_not_change_what_is_read(models, at_a_time, monkeypatch):
     expected = [model.probabilities_and_vectors(TEXTS) for model in models]
-    monkeypatch.setattr(onnx, "BLOCK", at_a_time)
-    monkeypatch.setattr(torch, "WINDOW", at_a_time)
+    monkeypatch.setattr(onnx_model, "BLOCK", at_a_time)
+    monkeypatch.setattr(torch_backend, "WINDOW", at_a_time)
     for model, (probabilities, vectors) in zip(models, expected, strict=True):
         found, embeddings = model.probabilities_and_vectors(TEXTS)
         np.testing.assert_allclose(found, probabilities, atol=1e-6)

@@ -12,9 +12,16 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import nn
 
 import abalone.inference.onnx_model as running
-from abalone.inference.backends.onnx import EXACT_PRODUCTS, PROBE, has_8_bit_products, processor_saturates
 from abalone.inference.export import export
-from abalone.inference.onnx_model import SAME_EVERYWHERE, OnnxModel, with_checksum
+from abalone.inference.onnx_model import (
+    EXACT_PRODUCTS,
+    PROBE,
+    SAME_EVERYWHERE,
+    OnnxModel,
+    has_8_bit_products,
+    processor_saturates,
+    with_checksum,
+)
 from abalone.inference.quantization import Smoothed, in_8_bits, largest_pairs, saturating, smooth
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import judged
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import Thresholds
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.report.runs import Answers, Documents, ReportedRun, sample
 
 SETTINGS = {"objective": "msc", "device": "cpu"}

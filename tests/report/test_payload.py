@@ -125,8 +125,7 @@ def test_payload_without_positives_and_with_a_single_label():
 def test_threshold_above_one_is_none():
     from dataclasses import replace
 
-    from abalone.evaluation.decision import Decision
-    from abalone.evaluation.thresholds import NEVER, Thresholds
+    from abalone.evaluation.decision import NEVER, Decision, Thresholds
 
     run = reported.run(labels=3)
     never = replace(run, decision=Decision(Thresholds(np.array([0.5, NEVER, 1.0]))))

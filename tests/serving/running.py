@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import httpx
 import numpy as np
 
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import NEVER, Thresholds
+from abalone.evaluation.decision import NEVER, Decision, Thresholds
 from abalone.serving.app import create_app
 from abalone.serving.predictions import Served
 from abalone.serving.server import Server, address, bind

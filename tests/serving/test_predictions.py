@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from running import LetterCounter, running
 
-from abalone.evaluation.decision import Decision
-from abalone.evaluation.thresholds import NEVER, Thresholds
+from abalone.evaluation.decision import NEVER, Decision, Thresholds
 from abalone.serving.limits import Limits
 from patience import PATIENCE
 

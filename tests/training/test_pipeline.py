@@ -17,8 +17,9 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus, Split
 from abalone.encoder.fast.optimizer import FusedAdamW
 from abalone.encoder.load import load_encoder
+from abalone.evaluation import mixing
+from abalone.evaluation.decision import Mixture
 from abalone.evaluation.metrics import per_label
-from abalone.evaluation.mixing import Mixture
 from abalone.inference.predictor import Predictor
 from abalone.training import pipeline, stages
 from abalone.training.open_settings import rate_for_width
@@ -83,7 +84,7 @@ def assert_same(one, other) -> None:
 def test_it_is_told_where_tfidf_alone_is_ahead(encoder, corpus, tmp_path, monkeypatch):
     settings = make_config(encoder, epochs=0, lexical=True)
     fit(settings, corpus, tmp_path / "mixed")  # words decide the labels, and with them it is no worse
-    monkeypatch.setattr(Mixture, "chosen", lambda *_: Mixture({"lexical": 0.0}))
+    monkeypatch.setattr(mixing, "choose_weights", lambda *_: Mixture({"lexical": 0.0}))
     with pytest.warns(UserWarning, match=r"on validation the model .* does not beat tf-idf alone .* the recipe words"):
         fit(settings, corpus, tmp_path / "unmixed")
 

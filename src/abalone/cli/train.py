@@ -13,7 +13,7 @@ import typer
 
 from abalone.cli.app import app
 from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
-from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, OF_THE_MACHINE, SETTINGS, Config
+from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, SETTINGS, Config
 from abalone.errors import InputError, as_input_error, readable
 from abalone.launch import is_main
 from abalone.recipes import ABOUT_RECIPES, DEFAULT, RECIPES, read_settings
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from abalone.training.estimate import Estimate
 
 
-# Settings that say nothing about how much work a person wants to be done.
-FREE = ("seed", "precision", *OF_THE_MACHINE)
-# Characters to train on, above which a CPU takes too long for the default recipe: with five epochs half an hour on two
-# cores of 2024 without bf16, a quarter where they have it, about an hour on slow ones.
-CPU_CHARACTERS = 2_000_000
-CHARACTERS_A_TOKEN = 5  # of English, as arXiv abstracts have it
 HOURS = 3600.0  # seconds of work that a person is asked about first
 
 _RECIPES = "".join(
@@ -53,6 +47,7 @@ def train(
     """Train a model on the training and validation documents of DATA, and write a model folder."""
     from abalone.device import choose_device
     from abalone.losses.registry import loss_spec
+    from abalone.training.open_settings import FREE, settings_for_cpu
 
     reading = {name: given.pop(name) for name in READING}
     # Before anything slow, so that a slip of the hand costs nothing.
@@ -71,7 +66,13 @@ def train(
         recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
     )
     if open_choice and choose_device(settings.device).type == "cpu":
-        settings = settings_for_cpu(settings, corpus, output if resume else None)
+        settings, too_large = settings_for_cpu(settings, corpus, output if resume else None)
+        if too_large:
+            typer.echo(
+                f"note: no GPU found and a large corpus: using --recipe fast, which does not train the encoder. "
+                f"--recipe {DEFAULT} trains it, which is better for rare labels but takes hours.",
+                err=True,
+            )
     fit_and_save(corpus, settings, output, resume=resume, ask=not yes)
     if len(corpus.test):
         again = {name: reading[name] for name in ("path", "skip_bad_rows")}  # the model knows its columns
@@ -133,45 +134,6 @@ train.__signature__ = _with_settings(inspect.signature(train))  # type: ignore[a
 app.command()(train)
 
 
-def settings_for_cpu(settings: Config, corpus: "Corpus", resumed: Path | None) -> Config:
-    """Return the default settings, or those of the recipe `fast` where the default would take hours on a CPU.
-
-    By the size of the documents alone, so that the same command does the same again.
-
-    Args:
-        settings: the default recipe's.
-        corpus: what is trained on.
-        resumed: the model folder of a run to go on with, which goes on as it began.
-    """
-    from abalone.inference.folder import made_by
-    from abalone.training.run import fingerprint, holds_run
-
-    fast = recipe_config("fast", **{name: getattr(settings, name) for name in FREE})
-    if resumed is not None:
-        for each in (settings, fast):
-            run_folder = resumed.with_name(f"{resumed.name}.training")
-            if holds_run(run_folder, each, corpus) or made_by(resumed) == fingerprint(each, corpus):
-                return each
-    if _characters(corpus, settings.max_length * CHARACTERS_A_TOKEN) <= CPU_CHARACTERS:
-        return settings
-    typer.echo(
-        f"note: no GPU found and a large corpus: using --recipe fast, which does not train the encoder. "
-        f"--recipe {DEFAULT} trains it, which is better for rare labels but takes hours.",
-        err=True,
-    )
-    return fast
-
-
-def _characters(corpus: "Corpus", most: int) -> int:
-    """Count the characters of the training texts, at most `most` of each, until there are `CPU_CHARACTERS`."""
-    characters = 0
-    for text in corpus.train.texts:
-        characters += min(len(text), most)
-        if characters > CPU_CHARACTERS:
-            break
-    return characters
-
-
 def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bool, ask: bool = False) -> None:
     """Train a model and write its folder; checkpoints are in a folder beside it until then.
 
@@ -183,12 +145,12 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
         ask: whether to ask in a terminal before hours of training.
     """
     from abalone.classifier import AbaloneClassifier
-    from abalone.cli.tables import scores_table
+    from abalone.cli.evaluate import scores_table
     from abalone.distributed import RankLostError, launched_ranks
     from abalone.files.atomic import remove_unless_in_use
     from abalone.inference.folder import refuse_foreign
     from abalone.training.interruption import TrainingTerminated, told_to_stop
-    from abalone.training.run import IDENTITY, is_foreign
+    from abalone.training.run import IDENTITY, is_finished, is_foreign
 
     run_folder = output.with_name(f"{output.name}.training")
     if is_main():  # the others may come when it has begun already
@@ -201,7 +163,7 @@ def fit_and_save(corpus: "Corpus", settings: Config, output: Path, *, resume: bo
                 )
         elif is_foreign(run_folder):
             raise FileExistsError(f"{run_folder}, where checkpoints go, holds something else: give another --output")
-    if resume and launched_ranks(settings.device).from_main(lambda: _is_finished(output, run_folder, settings, corpus)):
+    if resume and launched_ranks(settings.device).from_main(lambda: is_finished(output, run_folder, settings, corpus)):
         typer.echo(
             f"note: {output} is finished already, with the same settings and documents: nothing to do. "
             "Leave out --resume to train it again.",
@@ -252,17 +214,6 @@ def _tell_time(estimate: "Estimate", *, ask: bool) -> None:
 def _in_terminal() -> bool:
     """Return whether a user can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _is_finished(output: Path, run_folder: Path, settings: Config, corpus: "Corpus") -> bool:
-    """Return whether this run has written the model folder, and none was begun there since."""
-    from abalone.inference.folder import made_by
-    from abalone.training.run import IDENTITY, fingerprint
-
-    if (run_folder / IDENTITY).exists():
-        return False
-    made = made_by(output)
-    return made is not None and made == fingerprint(settings, corpus)
 
 
 class _Echo(logging.Handler):

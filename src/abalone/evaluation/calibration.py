@@ -1,6 +1,5 @@
 """Calibration of logits, by a temperature for each group of labels, and Platt scaling of the scores of SVMs."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -9,6 +8,7 @@ from scipy.special import expit
 
 from abalone.errors import InputError
 from abalone.evaluation import matrices
+from abalone.evaluation.decision import TemperatureCalibration, check_groups
 from abalone.evaluation.matrices import (
     EVERY,
     Labels,
@@ -17,7 +17,6 @@ from abalone.evaluation.matrices import (
     column_blocks,
     read_labels,
     read_logit_scores,
-    read_logits,
     read_one_per_label,
     read_probabilities,
 )
@@ -26,65 +25,6 @@ LOG_TEMPERATURE = (np.log(0.05), np.log(20.0))  # far beyond what a trained netw
 # Bins of logits for more pairs than are looked at together. Each stands for its pairs by their mean, so that the
 # cross-entropy is exact to about the square of the width; beyond the edge it is straight, where a mean is exact.
 BIN, EDGE = 2.0**-9, 64.0
-
-
-@dataclass(frozen=True, eq=False)
-class TemperatureCalibration:
-    """p = σ(logit / T), with a temperature T for each group of labels.
-
-    A temperature above 1 takes confidence back, below 1 it adds some. The order of documents within a label does
-    not change, so a label's own best threshold cuts at the same place; what becomes comparable are labels of
-    different groups.
-
-    Args:
-        temperatures: [G].
-        groups: [L], the group of each label, 0 … G − 1.
-
-    Reference:
-        Guo et al., "On Calibration of Modern Neural Networks", ICML 2017.
-
-    Example:
-        >>> calibration = TemperatureCalibration(np.array([2.0, 1.0]), np.array([0, 1]))
-        >>> calibration.apply(np.array([[2.0, 2.0]])).round(3).tolist()
-        [[0.731, 0.881]]
-    """
-
-    temperatures: np.ndarray
-    groups: np.ndarray
-
-    def __post_init__(self) -> None:
-        temperatures, groups = np.array(self.temperatures, dtype=np.float64), np.array(self.groups)
-        if temperatures.ndim != 1 or not np.all(np.isfinite(temperatures) & (temperatures > 0)):
-            raise InputError(f"temperatures must be [groups], finite and above 0, got {temperatures}")
-        _check_groups(groups)
-        if groups.max(initial=-1) >= len(temperatures):
-            raise InputError(f"groups name group {groups.max()}, but there are {len(temperatures)} temperatures")
-        object.__setattr__(self, "temperatures", temperatures)
-        object.__setattr__(self, "groups", groups)
-
-    def apply(self, logits: np.ndarray) -> np.ndarray:
-        """Return calibrated probabilities [n, L] of logits [n, L]."""
-        logits = read_logits("logits", logits)
-        read_one_per_label("groups of the calibration", self.groups, logits.shape[1])
-        probabilities: np.ndarray = expit(logits / self.temperatures[self.groups])
-        return probabilities
-
-    def of_labels(self, columns: slice | np.ndarray) -> "TemperatureCalibration":
-        """Return the calibration of some labels."""
-        return TemperatureCalibration(self.temperatures, self.groups[columns])
-
-    def to_dict(self) -> dict[str, list[float] | list[int]]:
-        """Return plain values, for JSON; read back they are the same to the last bit."""
-        return {"temperatures": self.temperatures.tolist(), "groups": self.groups.tolist()}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, list[float] | list[int]]) -> "TemperatureCalibration":
-        """Read what `to_dict` returned."""
-        if set(stored) != {"temperatures", "groups"}:
-            raise InputError(
-                f"stored calibration must have the entries 'temperatures' and 'groups', got {sorted(stored)}"
-            )
-        return cls(np.asarray(stored["temperatures"], dtype=np.float64), np.asarray(stored["groups"], dtype=np.int64))
 
 
 def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> TemperatureCalibration:
@@ -104,7 +44,7 @@ def fit_temperatures(logits: Scores, labels: Labels, groups: np.ndarray) -> Temp
     logits, truth = read_logit_scores("logits", logits), read_labels("labels", labels)
     check_same_shape("logits", logits, "labels", truth)
     groups = read_one_per_label("groups", groups, logits.shape[1])
-    _check_groups(groups)
+    check_groups(groups)
     number = int(groups.max()) + 1
     if logits.shape[0] * logits.shape[1] <= matrices.AT_ONCE:
         values, positive = logits[EVERY, EVERY], truth.toarray().astype(bool)  # [n, L] both
@@ -201,11 +141,6 @@ def expected_calibration_error(probabilities: np.ndarray, labels: Labels, bins: 
     documents, columns = truth.nonzero()
     true = np.bincount(place[documents, columns], minlength=bins)
     return float(np.abs(said - true).sum() / probabilities.size)
-
-
-def _check_groups(groups: np.ndarray) -> None:
-    if groups.ndim != 1 or not np.issubdtype(groups.dtype, np.integer) or groups.min(initial=0) < 0:
-        raise InputError(f"groups must be [labels], integers from 0, got {groups.dtype} of shape {groups.shape}")
 
 
 @dataclass(frozen=True)

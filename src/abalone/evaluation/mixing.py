@@ -1,33 +1,27 @@
-"""Mixture of a classifier with experts: a weighted mean of logits, the weight chosen on validation.
+"""Weights of the experts that are mixed in, chosen on validation; and the whole decision, part after part."""
 
-Without torch, so that an exported model can mix too; the logits of nearest neighbours are here for the same reason.
-"""
-
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, logit, softmax
+from scipy.special import expit
 
+from abalone.config import Config
 from abalone.errors import InputError
 from abalone.evaluation import matrices
+from abalone.evaluation.calibration import fit_temperatures
+from abalone.evaluation.decision import Decision, Mixture, Thresholds, mix
 from abalone.evaluation.matrices import (
     EVERY,
-    Computed,
-    Index,
     Labels,
     Scores,
     check_same_shape,
-    held,
     read_labels,
     read_logits,
-    read_probabilities,
     taken,
 )
-from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.metrics import evaluate, label_thirds
 from abalone.evaluation.thresholds import fit_thresholds
 
 Goal = Literal["macro", "micro"]
@@ -40,34 +34,6 @@ SPLITS = 5  # a single split into halves moves macro-F1 by more than neighbourin
 # Of F1 over weight 0; less is noise, and an expert costs time with every prediction. Of nine experts that were random
 # numbers, on 4,800 arXiv abstracts, eight got weight 0 and one 0.1.
 MIN_GAIN = 0.002
-
-
-def mix(logits: np.ndarray, expert_logits: np.ndarray, weight: float) -> np.ndarray:
-    """Return (1 − weight)·logits + weight·expert_logits, [n, L]: the weighted geometric mean of the odds.
-
-    Example:
-        >>> mix(np.array([[2.0, -1.0]]), np.array([[0.0, 1.0]]), 0.25).tolist()
-        [[1.5, -0.5]]
-    """
-    _check_weight("weight", weight)
-    logits, expert_logits = np.asarray(logits), np.asarray(expert_logits)
-    check_same_shape("logits", logits, "expert_logits", expert_logits)
-    mixed: np.ndarray = (1 - weight) * logits + weight * expert_logits
-    return mixed
-
-
-def to_logits(probabilities: np.ndarray, edge: float) -> np.ndarray:
-    """Return logits [n, L] of probabilities [n, L] that may be 0 or 1.
-
-    Args:
-        probabilities: [n, L].
-        edge: probabilities are clipped to [edge, 1 − edge], so that an expert that counts (0 of 50 neighbours) is
-            not heard as one that is certain. Half of what one count gives is a good choice.
-    """
-    if not 0 < edge < 0.5:
-        raise InputError(f"edge must lie between 0 and 0.5, got {edge}")
-    values: np.ndarray = logit(np.clip(read_probabilities("probabilities", probabilities), edge, 1 - edge))
-    return values
 
 
 def choose_weight(logits: Scores, expert: Scores, labels: Labels, objective: Goal = "macro") -> float:
@@ -141,101 +107,36 @@ def _cross_fitted(probabilities: np.ndarray, truth: csr_array, splits: list[Halv
     return float(np.mean(scores))
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """The experts that are mixed in, in order, and their weights.
+def choose_weights(logits: Scores, experts: Mapping[str, Scores], labels: Labels, objective: Goal = "macro") -> Mixture:
+    """Call `choose_weight` for one expert after the other; `experts` are logits by name, [n, L] each."""
+    weights: dict[str, float] = {}
+    for name, expert in experts.items():
+        weights[name] = choose_weight(logits, expert, labels, objective)
+        logits = Mixture({name: weights[name]}).scores(logits, {name: expert})
+    return Mixture(weights)
+
+
+def fit_decision(
+    logits: Scores,
+    experts: Mapping[str, Scores],
+    labels: csr_array,
+    frequencies: np.ndarray,
+    config: Config,
+) -> Decision:
+    """Choose weights, temperatures and thresholds on validation documents.
 
     Args:
-        weights: names of experts and what each weighs beside everything mixed before it.
-
-    Example:
-        >>> both = Mixture({"lexical": 0.5, "neighbours": 0.2})
-        >>> zeros, ones = np.zeros((1, 1)), np.ones((1, 1))
-        >>> both.apply(zeros, {"lexical": ones, "neighbours": -ones}).round(3).tolist()
-        [[0.2]]
+        logits: of the classifier, [n, L]; these and the experts' as arrays or computed block by block.
+        experts: logits of others to mix in, each [n, L].
+        labels: [n, L].
+        frequencies: [L], training documents of each label.
+        config: what is wanted: `calibrate`, `thresholds`, `at_least_one`.
     """
-
-    weights: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, weight in self.weights.items():
-            _check_weight(f"weight of {name}", weight)
-
-    @property
-    def used(self) -> dict[str, float]:
-        """The weights of the experts that weigh anything."""
-        return {name: weight for name, weight in self.weights.items() if weight > 0}
-
-    @classmethod
-    def chosen(
-        cls, logits: Scores, experts: Mapping[str, Scores], labels: Labels, objective: Goal = "macro"
-    ) -> "Mixture":
-        """Call `choose_weight` for one expert after the other; `experts` are logits by name, [n, L] each."""
-        weights: dict[str, float] = {}
-        for name, expert in experts.items():
-            weights[name] = choose_weight(logits, expert, labels, objective)
-            logits = cls({name: weights[name]}).scores(logits, {name: expert})
-        return cls(weights)
-
-    def apply(self, logits: np.ndarray, experts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the mixed logits [n, L]; `experts` are logits by name, and those that weigh 0 may be left out."""
-        for name, weight in self.used.items():
-            if name not in experts:
-                raise InputError(f"the mixture needs the logits of {name!r}, got those of {sorted(experts)}")
-            logits = mix(logits, experts[name], weight)
-        return logits
-
-    def scores(self, logits: Scores, experts: Mapping[str, Scores]) -> Scores:
-        """Call `apply` on matrices that may be computed block by block; an array where it is small."""
-
-        def block(rows: Index, columns: Index) -> np.ndarray:
-            return self.apply(logits[rows, columns], {name: expert[rows, columns] for name, expert in experts.items()})
-
-        return held(Computed(logits.shape, block))
-
-    def to_dict(self) -> dict[str, float]:
-        """Return plain values, for JSON."""
-        return dict(self.weights)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, float]) -> "Mixture":
-        """Read what `to_dict` returned."""
-        return cls({name: float(weight) for name, weight in stored.items()})
-
-
-def _check_weight(name: str, weight: float) -> None:
-    if not (math.isfinite(weight) and 0 <= weight <= 1):
-        raise InputError(f"{name} must lie in [0, 1], got {weight}")
-
-
-def label_shares(rows: np.ndarray, cosines: np.ndarray, labels: csr_array, temperature: float) -> csr_array:
-    """Return the share of each label among the neighbours, [n, L]: few entries a row, as they carry few labels.
-
-    Args:
-        rows: of the neighbours among the training documents, [n, k].
-        cosines: how similar they are, [n, k]; neighbour i counts softmax(cosine_i / τ).
-        labels: of the training documents, [N, L].
-        temperature: τ.
-    """
-    weights = softmax(cosines / np.float32(temperature), axis=1)  # [n, k]
-    documents, k = rows.shape
-    starts = np.arange(0, documents * k + 1, k)
-    votes = csr_array((weights.ravel(), rows.ravel(), starts), shape=(documents, labels.shape[0]))
-    shares = csr_array(votes @ labels.astype(np.float32))
-    np.minimum(shares.data, 1, out=shares.data)  # sums of rounded weights can exceed it by a few last digits
-    return shares
-
-
-def vote_logits(shares: np.ndarray, k: int) -> np.ndarray:
-    """Return logits [n, L] for mixing; a share of 0 or 1 among the k neighbours is clipped at 0.5/(k + 1)."""
-    return to_logits(shares, edge=0.5 / (k + 1))
-
-
-def vote_logits_in_blocks(shares: csr_array, k: int) -> Scores:
-    """Return `vote_logits` of sparse shares [n, L], computed block by block where documents and labels are many."""
-    every: Any = shares  # the stubs know no index that is a slice or an array
-
-    def block(rows: Index, columns: Index) -> np.ndarray:
-        return vote_logits(every[rows][:, columns].toarray(), k)
-
-    return held(Computed((shares.shape[0], shares.shape[1]), block))
+    mixture = choose_weights(logits, experts, labels, "micro" if config.thresholds == "micro" else "macro")
+    mixed = mixture.scores(logits, experts)
+    calibration = fit_temperatures(mixed, labels, label_thirds(frequencies)) if config.calibrate else None
+    undecided = Decision(Thresholds(np.full(labels.shape[1], 0.5)), calibration=calibration)
+    thresholds = fit_thresholds(
+        undecided.scores(mixed, {}), labels, objective=config.thresholds, calibrated=config.calibrate
+    )
+    return Decision(thresholds, mixture, calibration, config.at_least_one)

@@ -10,7 +10,7 @@ from torch import Tensor
 from abalone.device import choose_device
 from abalone.errors import InputError, as_input_error
 from abalone.evaluation.matrices import Labels, Scores, read_labels
-from abalone.evaluation.mixing import label_shares, vote_logits, vote_logits_in_blocks
+from abalone.evaluation.neighbours_in_numpy import label_shares, vote_logits, vote_logits_in_blocks
 from abalone.losses.checks import check_columns, check_finite, check_matrix, check_temperature
 from abalone.losses.kernel import unit_rows
 

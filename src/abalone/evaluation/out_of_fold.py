@@ -13,6 +13,7 @@ from abalone.config import Config
 from abalone.data.hashes import text_hashes
 from abalone.errors import InputError
 from abalone.evaluation.bootstrap import Interval, draw_scores
+from abalone.evaluation.decision import Thresholds
 from abalone.evaluation.matrices import (
     EVERY,
     Computed,
@@ -28,7 +29,7 @@ from abalone.evaluation.matrices import (
     row_blocks,
 )
 from abalone.evaluation.metrics import CUTOFFS, LabelScore, evaluate, label_thirds, per_label, ranking_scores
-from abalone.evaluation.thresholds import Thresholds, fit_thresholds
+from abalone.evaluation.thresholds import fit_thresholds
 
 OUT_OF_FOLD = "out_of_fold.safetensors"  # in a model folder
 WHERE = "out of fold"  # what scores are called that are of these answers
@@ -306,8 +307,7 @@ def _read_folds(folds: Sequence[int] | np.ndarray, documents: int) -> np.ndarray
 
 def _two_parts(documents: np.ndarray) -> np.ndarray:
     """Return 0 or 1 for each document [n], as many of each as can be; copies of a text are in the same part."""
-    parts: np.ndarray = (np.unique(documents, return_inverse=True)[1] % 2).astype(np.uint16)
-    return parts
+    return np.asarray(np.unique(documents, return_inverse=True)[1] % 2, np.uint16)
 
 
 def _cuts_of_others(

@@ -1,8 +1,6 @@
 """Thresholds of probabilities, one for each label, chosen on validation documents."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -11,6 +9,7 @@ from scipy.special import expit, logit
 
 from abalone.config import ThresholdObjective
 from abalone.errors import InputError
+from abalone.evaluation.decision import NEVER, Thresholds
 from abalone.evaluation.matrices import (
     EVERY,
     Labels,
@@ -18,8 +17,6 @@ from abalone.evaluation.matrices import (
     check_same_shape,
     column_blocks,
     read_labels,
-    read_one_per_label,
-    read_probabilities,
     read_probability_scores,
     row_blocks,
     transposed,
@@ -41,59 +38,6 @@ MOST_OFTEN = 1.5
 LEAST = 0.05
 # What a threshold of 0 and of 1 are taken for in logit space, where both are infinitely far.
 EDGES = (np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
-NEVER = float(np.nextafter(1.0, 2.0))
-"""The threshold that no probability reaches."""
-
-
-@dataclass(frozen=True, eq=False)
-class Thresholds:
-    """A label is predicted where its probability reaches its threshold: p ≥ t.
-
-    Args:
-        values: [L], in [0, 1], or `NEVER` for a label that is not to be predicted.
-
-    Example:
-        >>> cut = Thresholds(np.array([0.5, 0.1]))
-        >>> cut.apply(np.array([[0.5, 0.2], [0.3, 0.05]])).astype(int).tolist()
-        [[1, 1], [0, 0]]
-        >>> cut.apply(np.array([[0.5, 0.2], [0.3, 0.05]]), at_least_one=True).astype(int).tolist()
-        [[1, 1], [1, 0]]
-    """
-
-    values: np.ndarray
-
-    def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
-        if values.ndim != 1 or not np.all((values >= 0) & (values <= NEVER)):
-            raise InputError(f"values must be [labels], each in [0, 1] or NEVER, got {values} of shape {values.shape}")
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
-
-    def apply(self, probabilities: np.ndarray, at_least_one: bool = False) -> np.ndarray:
-        """Return the labels that reach their thresholds, bool [n, L].
-
-        Args:
-            probabilities: [n, L].
-            at_least_one: a document with no label that reaches its threshold gets its most probable one.
-        """
-        probabilities = read_probabilities("probabilities", probabilities)
-        read_one_per_label("values of the thresholds", self.values, probabilities.shape[1])
-        predicted: np.ndarray = probabilities >= self.values
-        if at_least_one:
-            bare = np.flatnonzero(~predicted.any(axis=1))
-            predicted[bare, probabilities[bare].argmax(axis=1)] = True
-        return predicted
-
-    def to_dict(self) -> dict[str, list[float]]:
-        """Return plain values, for JSON; read back they are the same to the last bit."""
-        return {"values": self.values.tolist()}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, list[float]]) -> "Thresholds":
-        """Read what `to_dict` returned."""
-        if set(stored) != {"values"}:
-            raise InputError(f"stored thresholds must have the one entry 'values', got {sorted(stored)}")
-        return cls(np.asarray(stored["values"], dtype=np.float64))
 
 
 def fit_thresholds(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from abalone.data.corpus import Corpus
 from abalone.data.hashes import add_texts
 from abalone.data.in_memory import label_lists
 from abalone.errors import InputError
+from abalone.evaluation.neighbours_in_numpy import nearest, unit_rows
 from abalone.files.atomic import written_whole
 from abalone.files.cache import cache_entry, source_key
 from abalone.inference.predictor import Vectors
@@ -62,15 +62,10 @@ class Evidence:
 
     def __init__(self, texts: Sequence[str], labels: list[list[str]], vectors: Vectors) -> None:
         self._texts, self._labels = texts, labels
-        self._neighbours: Any  # `NearestNeighbours` or `_SharedWords`, as the vectors are
-        if not isinstance(vectors, np.ndarray):
-            self._neighbours = _SharedWords(vectors)
-            return
-        # With torch, which an ONNX file without evidence does not need.
-        from abalone.evaluation.neighbours import NearestNeighbours
-
-        unlabelled = np.zeros((len(texts), 1), dtype=np.int64)  # no votes are asked for, only who is near
-        self._neighbours = NearestNeighbours(device="cpu").fit(vectors, unlabelled)
+        if isinstance(vectors, np.ndarray) and not np.isfinite(vectors).all():
+            raise InputError("embeddings hold NaN or infinite values")
+        # By feature, [h, N]; of words so that a query looks at its own words only.
+        self._by_feature = unit_rows(vectors).T if isinstance(vectors, np.ndarray) else vectors.T.tocsr()
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -92,8 +87,9 @@ class Evidence:
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Document]]:
         """Return the k documents nearest to each row of vectors [n, h], nearest first; none that shares no word."""
-        rows, cosines = self._neighbours.neighbours(vectors, k)  # [n, k] each
-        by_words = isinstance(self._neighbours, _SharedWords)
+        by_words = not isinstance(vectors, np.ndarray)
+        queries = unit_rows(vectors) if isinstance(vectors, np.ndarray) else vectors
+        rows, cosines = nearest(queries, self._by_feature, k)  # [n, k] each
         return [
             [
                 self._document(int(row), float(cosine))
@@ -107,23 +103,6 @@ class Evidence:
         # Cut first: white space is then looked for in a snippet and not in a whole book.
         beginning = self._texts[row][: 4 * SHOWN]
         return Document(textwrap.shorten(beginning, SHOWN, placeholder=" …"), self._labels[row], round(cosine, 4))
-
-
-class _SharedWords:
-    """Nearest neighbours by tf-idf rows of length 1, [N, F]."""
-
-    def __init__(self, rows: csr_array) -> None:
-        self._by_word = rows.T.tocsr()  # [F, N], so that a query looks at its own words only
-
-    def neighbours(self, vectors: csr_array, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and cosines, [n, k] each, nearest first."""
-        k = min(k, self._by_word.shape[1])
-        rows, cosines = (np.empty((vectors.shape[0], k), dtype) for dtype in (np.int64, np.float64))
-        for query in range(vectors.shape[0]):  # one at a time: the cosines with all documents are dense
-            found = (vectors[[query]] @ self._by_word).toarray()[0]  # [N]
-            rows[query] = np.argsort(-found, kind="stable")[:k]
-            cosines[query] = found[rows[query]]
-        return rows, cosines
 
 
 def _embedded_once(texts: Sequence[str], embed: Embed, model: Path) -> Vectors:

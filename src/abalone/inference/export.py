@@ -23,8 +23,16 @@ from abalone.encoder.heads import LinearHead
 from abalone.errors import InputError, install_hint
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import written_whole
-from abalone.inference.backends.onnx import NEIGHBOURS, OnnxBackend, Reading, open_session
-from abalone.inference.onnx_model import OnnxModel, lexical_as_text, metadata, with_checksum
+from abalone.inference.onnx_model import (
+    NEIGHBOURS,
+    OnnxBackend,
+    OnnxModel,
+    Reading,
+    lexical_as_text,
+    metadata,
+    open_session,
+    with_checksum,
+)
 from abalone.inference.predictor import TFIDF_DECISION, Predictor
 from abalone.inference.quantization import in_8_bits, quiet, saturating, smooth
 

@@ -1,13 +1,14 @@
-"""The model folder: standard files, written to a temporary name and moved into place.
+"""The model folder: standard files, written to a temporary name and moved into place; on the hub too.
 
 Torch is imported for a model with an encoder, and not for one of words alone.
 """
 
 import hashlib
 import json
+import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +22,7 @@ from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 from abalone.files.atomic import named_if_full, partial_folder, put_back, take_place
 from abalone.files.schema import NUMBER, misfit
 from abalone.inference.card import model_card
-from abalone.inference.predictor import NOT_JUDGED, TFIDF_DECISION, Predictor, refuse_other_labels
+from abalone.inference.predictor import NOT_JUDGED, TFIDF_DECISION, Predictor
 
 ABOUT = "abalone.json"  # label names, settings, decision, history: what Hugging Face has no file for
 SUMS = "SHA256SUMS"  # of the files that are read; `sha256sum --check` reads it too
@@ -47,6 +48,8 @@ SHAPE = {
     },
 }
 LEXICAL = "lexical"
+HUB_FILES = (*READ_FILES, CARD, SUMS)  # what could run, a pickle in the repository say, is never even fetched
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def require_model_folder(folder: Path) -> None:
@@ -60,7 +63,7 @@ def save(predictor: Predictor, folder: str | Path) -> None:
     """Write a model folder; what was at that name before stays whole until the new one is complete."""
     with whole_folder(Path(folder)) as place:
         if predictor.words is None:
-            from abalone.inference.backends.torch import save_network
+            from abalone.inference.torch_backend import save_network
 
             save_network(predictor, place)
         if predictor.lexical is not None:
@@ -108,44 +111,20 @@ def load(folder: str | Path, *, only_to_answer: bool = False, **settings: Any) -
     return predictor
 
 
-@dataclass(frozen=True)
-class JudgedModel:
-    """Out-of-fold predictions of a model folder and what scores them, without the model itself.
+def load_judged(folder: str | Path) -> Predictor:
+    """Read a model folder for its out-of-fold answers alone, without network and experts, so that it answers no text.
 
-    Args:
-        label_names: [L].
-        decision: with the thresholds of the finished model.
-        frequencies: [L], training documents of each label.
-        out_of_fold: the answers to its training documents.
+    Raises `ValueError` if there are none.
     """
-
-    label_names: tuple[str, ...]
-    decision: Decision
-    frequencies: list[int]
-    out_of_fold: OutOfFold
-
-
-def load_judged(folder: str | Path) -> JudgedModel:
-    """Read the out-of-fold answers of a model folder, without its network; raises `ValueError` if there are none."""
     folder = Path(folder)
     about, _ = _read_about(folder)
     if not (folder / OUT_OF_FOLD).is_file():
         raise InputError(f"{folder}: {NOT_JUDGED}")
     with _damage_told(folder):
-        judged = JudgedModel(
-            tuple(about["label_names"]),
-            Decision.from_dict(about["decision"]),
-            about["story"]["statistics"]["frequencies"],
-            OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes()),
-        )
-        refuse_other_labels(
-            len(judged.label_names),
-            {
-                "thresholds": len(judged.decision.thresholds.values),
-                "frequencies": len(judged.frequencies),
-                OUT_OF_FOLD: judged.out_of_fold.num_labels,
-            },
-        )
+        answers = OutOfFold.from_bytes((folder / OUT_OF_FOLD).read_bytes())
+        decision = Decision.from_dict(about["decision"])
+        judged = Predictor(tuple(about["label_names"]), None, decision, story=about["story"], out_of_fold=answers)
+        judged.refuse_other_labels()
     return judged
 
 
@@ -184,7 +163,7 @@ def _damage_told(place: Path) -> Iterator[None]:
 def _read(folder: Path, about: dict[str, Any], config: Config, only_to_answer: bool) -> Predictor:
     backend = neighbours = None
     if config.encoder != NO_ENCODER:
-        from abalone.inference.backends.torch import read_neighbours, read_network
+        from abalone.inference.torch_backend import read_neighbours, read_network
 
         backend = read_network(folder, about, config, only_to_answer)
         neighbours = read_neighbours(folder, config, backend.encoder.hidden_size)
@@ -262,3 +241,40 @@ def _check_sums(folder: Path) -> None:
 def _sum(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def push(predictor: Predictor, name: str, *, private: bool | None = None, token: str | None = None) -> str:
+    """Write the model folder to the repository `name`, which is made if it is not there; returns its address.
+
+    Args:
+        predictor: the model.
+        name: "user/model".
+        private: whether a new repository is; by default what the account says.
+        token: to write with; by default the one that `hf auth login` has stored.
+    """
+    from huggingface_hub import HfApi
+
+    if not HUB_NAME.fullmatch(name):
+        raise InputError(f"a name on the hub has the form user/model, got {name!r}")
+    api = HfApi(token=token)
+    with tempfile.TemporaryDirectory() as place:
+        save(predictor, Path(place) / "model")  # before the repository is made: what fails here leaves nothing there
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=Path(place) / "model", commit_message="Upload with abalone")
+    return str(address)
+
+
+def find(name: str | Path, revision: str | None = None) -> Path:
+    """Return the model folder of that name on this machine, or else download it from the hub into its cache."""
+    if Path(name).exists() or isinstance(name, Path) or not HUB_NAME.fullmatch(name):
+        return Path(name)
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
+    except OSError as error:  # what the hub raises without a network, a right, or a model of that name
+        reason = str(error).strip().splitlines()[0]
+        raise FileNotFoundError(f"{name} is neither a folder nor a model on the hub: {reason}") from error
+    if not (folder / ABOUT).is_file():
+        raise FileNotFoundError(f"{name} on the model hub was not made by ABALONE: it has no {ABOUT}")
+    return folder

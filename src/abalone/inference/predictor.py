@@ -18,8 +18,8 @@ from abalone.evaluation.out_of_fold import OUT_OF_FOLD, OutOfFold
 
 if TYPE_CHECKING:
     from abalone.evaluation.neighbours import NearestNeighbours
-    from abalone.inference.backends.onnx import StoredNeighbours
-    from abalone.inference.backends.torch import TorchBackend
+    from abalone.evaluation.neighbours_in_numpy import StoredNeighbours
+    from abalone.inference.torch_backend import TorchBackend
 
 Vectors = np.ndarray | csr_array
 """Rows that texts are compared by: embeddings [n, h], or tf-idf rows [n, F] of a model without an encoder."""
@@ -86,7 +86,7 @@ class Predictor:
         """Return encoder, tokenizer and linear layer in torch; raises `ValueError` where the model has none."""
         if self.backend is None:
             raise InputError(NO_NETWORK)
-        from abalone.inference.backends.torch import TorchBackend
+        from abalone.inference.torch_backend import TorchBackend
 
         if not isinstance(self.backend, TorchBackend):
             raise InputError(NOT_IN_TORCH)
@@ -199,9 +199,14 @@ class Predictor:
             raise InputError("it has neither an encoder nor a tf-idf model")
         if self.backend is None and self.decision.mixture.used:
             raise InputError("there is no encoder to mix experts with")
-        decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
-        if absent := [name for name in decision.mixture.used if experts.get(name) is None]:
+        experts = {"lexical": self.lexical, "neighbours": self.neighbours}
+        if absent := [name for name in self.decision.mixture.used if experts.get(name) is None]:
             raise InputError(f"{', '.join(absent)} is mixed in, but its file is missing")
+        self.refuse_other_labels()
+
+    def refuse_other_labels(self) -> None:
+        """Raise `ValueError` where a part is for another number of labels than there are label names."""
+        decision, experts = self.decision, {"lexical": self.lexical, "neighbours": self.neighbours}
         by_label = {"thresholds": len(decision.thresholds.values)}
         if decision.calibration is not None:
             by_label["calibration"] = len(decision.calibration.groups)

@@ -10,10 +10,10 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
-from abalone.evaluation.decision import Decision
+from abalone.evaluation.decision import Decision, Thresholds
 from abalone.evaluation.matrices import EVERY, Labels, Scores, of_labels, read_labels, row_blocks
 from abalone.evaluation.metrics import THIRDS, evaluate
-from abalone.evaluation.thresholds import Thresholds, fit_thresholds
+from abalone.evaluation.thresholds import fit_thresholds
 
 if TYPE_CHECKING:
     from abalone.report.runs import ReportedRun

@@ -20,10 +20,10 @@ from abalone.config import Config
 from abalone.data.corpus import Corpus
 from abalone.device import choose_device
 from abalone.evaluation.clustering import cluster_by_combination
-from abalone.evaluation.decision import fit_decision
 from abalone.evaluation.diagnostics import forces
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.mixing import fit_decision
 from abalone.files.atomic import build_once
 from abalone.files.cache import cache_entry
 from abalone.reproduce.fingerprints import portable, short_hash

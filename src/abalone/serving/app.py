@@ -15,17 +15,30 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from abalone import __version__
-from abalone.serving import schema
 from abalone.serving.batching import ROOM, Batcher, Busy
 from abalone.serving.limits import Limits, Memory, Paced, Share, read_request
 from abalone.serving.middleware import Guard, InFlight, Metrics
-from abalone.serving.predictions import Predictions, Query, Served, Verdict, shown_threshold
-from abalone.serving.schema import Refusal, problem
+from abalone.serving.predictions import (
+    Health,
+    KnownLabel,
+    LabelsResponse,
+    Predictions,
+    PredictRequest,
+    PredictResponse,
+    Problem,
+    Query,
+    Refusal,
+    Served,
+    Status,
+    Verdict,
+    problem,
+    shown_threshold,
+)
 
 PAGE = Path(__file__).with_name("page")
 LAST_BATCH = 2.0  # seconds for a batch that is at work when nobody waits for it any more
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status.value: {"model": schema.Problem, "description": description}
+    status.value: {"model": Problem, "description": description}
     for status, description in (
         (HTTPStatus.BAD_REQUEST, "The body is not JSON."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."),
@@ -83,13 +96,13 @@ def create_app(
 
     @app.post(
         "/v1/predict",
-        response_model=schema.PredictResponse,
+        response_model=PredictResponse,
         responses=REFUSALS,
         summary="Label texts",
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": schema.PredictRequest.model_json_schema()}},
+                "content": {"application/json": {"schema": PredictRequest.model_json_schema()}},
             }
         },
     )
@@ -112,7 +125,7 @@ def create_app(
 
     @app.get(
         "/v1/labels",
-        response_model=schema.LabelsResponse,
+        response_model=LabelsResponse,
         summary="The labels, with their thresholds, training documents and F1 on validation",
     )
     async def labels() -> Response:
@@ -124,10 +137,10 @@ def create_app(
         counts: Sequence[int | None] = served.frequencies or [None] * len(names)
         f1: Sequence[float | None] = served.label_f1 or [None] * len(names)
         known = zip(names, served.classifier.decision.thresholds.values, counts, f1, strict=True)
-        return schema.LabelsResponse(
+        return LabelsResponse(
             model=served.name,
             labels=[
-                schema.KnownLabel(name=name, threshold=shown_threshold(cut), documents=seen, f1=score)
+                KnownLabel(name=name, threshold=shown_threshold(cut), documents=seen, f1=score)
                 for name, cut, seen, score in known
             ],
             evidence=served.evidence is not None,
@@ -149,22 +162,22 @@ def create_app(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the model has not answered for {batcher.busy_seconds:.0f} s"
             )
 
-    unwell: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
+    unwell: dict[int | str, dict[str, Any]] = {503: {"model": Problem}}
 
     @app.get("/livez", summary="Whether the process is worth keeping; if not, start it again", responses=unwell)
-    async def livez() -> schema.Status:
+    async def livez() -> Status:
         assert_sound()
-        return schema.Status(status="ok")
+        return Status(status="ok")
 
     @app.get("/readyz", summary="Whether to send requests here", responses=unwell)
-    async def readyz() -> schema.Status:
+    async def readyz() -> Status:
         assert_ready()
-        return schema.Status(status="ok")
+        return Status(status="ok")
 
     @app.get("/healthz", summary="As /readyz, with the model's name", responses=unwell)
-    async def healthz() -> schema.Health:
+    async def healthz() -> Health:
         assert_ready()
-        return schema.Health(status="ok", model=served.name)
+        return Health(status="ok", model=served.name)
 
     @app.get("/metrics", summary="Counters, for Prometheus", response_class=Response)
     async def prometheus() -> Response:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abalone.errors import InputError
-from abalone.serving.schema import PredictRequest, Refusal
+from abalone.serving.predictions import PredictRequest, Refusal
 
 EVIDENCE = 20
 """Training documents that may be asked for beside a prediction."""

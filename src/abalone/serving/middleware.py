@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abalone.errors import InputError, printable
-from abalone.serving.schema import Refusal, problem
+from abalone.serving.predictions import Refusal, problem
 
 log = logging.getLogger("abalone.serving")
 access = logging.getLogger("abalone.access")  # silent unless it is asked for

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from abalone.errors import InputError
-from abalone.serving.schema import Refusal
+from abalone.serving.predictions import Refusal
 
 log = logging.getLogger("abalone.serving")
 

@@ -25,8 +25,8 @@ from abalone.evaluation.calibration import PlattScaling
 from abalone.evaluation.crossfit_probe import CrossFitProbe, choose_setting
 from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores, stacked
-from abalone.evaluation.mixing import vote_logits_in_blocks
 from abalone.evaluation.neighbours import NearestNeighbours
+from abalone.evaluation.neighbours_in_numpy import vote_logits_in_blocks
 from abalone.progress import overall, spoken
 from abalone.training.checkpoint import DamagedError, load_tensors, save_tensors
 from abalone.training.estimate import skip_fold

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from abalone.config import Config
-from abalone.evaluation.decision import Decision, fit_decision
+from abalone.evaluation.decision import Decision
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.metrics import evaluate
+from abalone.evaluation.mixing import fit_decision
 from abalone.evaluation.out_of_fold import OutOfFold
 from abalone.inference.predictor import TFIDF_DECISION, label_f1
 

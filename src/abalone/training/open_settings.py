@@ -1,6 +1,12 @@
 """Settings that are left open: what suits the encoder, the corpus and the machine. docs/recipe.md has the evidence."""
 
-from abalone.config import Config
+from pathlib import Path
+
+from abalone.config import OF_THE_MACHINE, Config
+from abalone.data.corpus import Corpus
+from abalone.inference.folder import made_by
+from abalone.recipes import recipe
+from abalone.training.run import fingerprint, holds_run
 
 # Documents that one training reads, counted as often as they are read. Six objectives on ten corpora of 300 to 38,000
 # documents were no better for more: 5 epochs of arxiv54, 16 of Reuters-21578, 50 of 2,000 abstracts, 80 of 500.
@@ -14,6 +20,12 @@ HELD_OUT = 1 / 5  # of the documents, where a part is held out once
 # times what five epochs of nine tenths of the documents are, whichever is more.
 CPU_READ = 10_000
 CPU_EPOCHS = 2.5 * 5 * 0.9
+# Characters to train on, above which a CPU takes too long for the default recipe: with five epochs half an hour on two
+# cores of 2024 without bf16, a quarter where they have it, about an hour on slow ones.
+CPU_CHARACTERS = 2_000_000
+CHARACTERS_A_TOKEN = 5  # of English, as arXiv abstracts have it
+# Settings that say nothing about how much work a person wants to be done.
+FREE = ("seed", "precision", *OF_THE_MACHINE)
 
 
 def settled(config: Config, documents: int, *, on_cpu: bool) -> Config:
@@ -62,3 +74,36 @@ def rate_for_width(width: int) -> float:
     further: what is best for MiniLM, 384 wide, makes an encoder of base size forget what it knew.
     """
     return 1e-4 * min(1, 384 / width)
+
+
+def settings_for_cpu(settings: Config, corpus: Corpus, resumed: Path | None) -> tuple[Config, bool]:
+    """Return the default settings, or those of the recipe `fast` where the default would take hours on a CPU.
+
+    By the size of the documents alone, so that the same command does the same again.
+
+    Args:
+        settings: the default recipe's.
+        corpus: what is trained on.
+        resumed: the model folder of a run to go on with, which goes on as it began.
+
+    Returns:
+        The settings, and whether they are those of `fast` because the documents are many.
+    """
+    fast = recipe("fast", **{name: getattr(settings, name) for name in FREE})
+    if resumed is not None:
+        for each in (settings, fast):
+            run_folder = resumed.with_name(f"{resumed.name}.training")
+            if holds_run(run_folder, each, corpus) or made_by(resumed) == fingerprint(each, corpus):
+                return each, False
+    too_large = _characters(corpus, settings.max_length * CHARACTERS_A_TOKEN) > CPU_CHARACTERS
+    return fast if too_large else settings, too_large
+
+
+def _characters(corpus: Corpus, most: int) -> int:
+    """Count the characters of the training texts, at most `most` of each, until there are `CPU_CHARACTERS`."""
+    characters = 0
+    for text in corpus.train.texts:
+        characters += min(len(text), most)
+        if characters > CPU_CHARACTERS:
+            break
+    return characters

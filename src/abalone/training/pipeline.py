@@ -28,9 +28,9 @@ from abalone.evaluation.lexical import LexicalModel
 from abalone.evaluation.matrices import Scores
 from abalone.evaluation.neighbours import NearestNeighbours
 from abalone.files.atomic import alone_in
-from abalone.inference.backends.torch import TorchBackend
 from abalone.inference.card import LEFT_OUT
 from abalone.inference.predictor import Predictor
+from abalone.inference.torch_backend import TorchBackend
 from abalone.losses import loss_spec
 from abalone.progress import overall
 from abalone.recipes import words_alone

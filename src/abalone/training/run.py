@@ -19,6 +19,7 @@ from abalone.distributed import Ranks
 from abalone.encoder.feed import Feed
 from abalone.errors import InputError, spelled
 from abalone.files.atomic import LOCK, PARTIAL, remove_abandoned, remove_folder, sync, written_whole
+from abalone.inference.folder import made_by
 from abalone.training.callbacks import NONE, Callbacks
 from abalone.training.checkpoint import Checkpoints, has_checkpoint, holds_something_else
 from abalone.training.loop import Plan, Standing
@@ -181,6 +182,14 @@ def holds_run(folder: Path, config: Config, corpus: Corpus) -> bool:
     except (OSError, ValueError):
         return False
     return bool(stored["fingerprint"] == fingerprint(config, corpus))
+
+
+def is_finished(output: Path, run_folder: Path, settings: Config, corpus: Corpus) -> bool:
+    """Return whether this run has written the model folder `output`, and none was begun there since."""
+    if (run_folder / IDENTITY).exists():
+        return False
+    made = made_by(output)
+    return made is not None and made == fingerprint(settings, corpus)
 
 
 def seconds_trained(folder: Path) -> float:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from abalone.evaluation.neighbours import NearestNeighbours
-from abalone.inference.backends.onnx import StoredNeighbours
+from abalone.evaluation.neighbours_in_numpy import StoredNeighbours
 
 
 @pytest.mark.parametrize("length", [0.0, 0.01, 1.0, 100.0])
