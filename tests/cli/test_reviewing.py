@@ -115,3 +115,9 @@ def test_corrections_that_do_not_fit_stop_training_before_it_begins(shop, tmp_pa
     assert result.exit_code == 2
     assert "review.csv:2: no training or validation document has the key 't0000000000000000'" in result.stderr
     assert not (tmp_path / "model").exists()
+
+
+def test_a_file_of_corrections_that_is_not_there_is_told_before_the_data_are_read(tmp_path):
+    result = run("train", tmp_path / "data.csv", "-o", tmp_path / "model", "--corrections", tmp_path / "review.csv")
+    assert result.exit_code == 2
+    assert "review.csv: there is no such file" in result.stderr

@@ -125,3 +125,26 @@ def test_only_decided_columns_are_needed_and_any_format_is_read(corpus, tmp_path
     path = tmp_path / "decided.tsv"
     path.write_text("decision\tlabel\tsuggestion\tkey\n" + f"1\t{row['label']}\tADD\t{row['key']}\n")
     assert np.array_equal(corrected(corpus, path).train.labels.toarray()[2], [1, 1, 1])
+
+
+def test_a_name_that_a_spreadsheet_would_rewrite_is_a_list(tmp_path):
+    numbers = Corpus(
+        Split(["one", "two"], csr_array([[1, 0], [0, 1]])), Split([], csr_array((0, 2), dtype=int)),
+        Split([], csr_array((0, 2), dtype=int)), ("250", "250.00"),
+    )  # fmt: skip
+    path = table(tmp_path, ["yes"], [Suggestion("one", "250.00", True, 0.9, 0.8, 1, ("250",))])
+    assert '"[""250.00""]"' in path.read_text()
+    assert corrected(numbers, path).train.labels.toarray().tolist() == [[1, 1], [0, 1]]
+
+
+def test_a_file_in_another_encoding_is_refused_with_what_to_do(corpus, tmp_path):
+    path = table(tmp_path, ["yes", "", "", ""], text="na\u00efve")
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
+    with pytest.raises(InputError, match="Save the table as CSV in UTF-8"):
+        corrected(corpus, path)
+
+
+@pytest.mark.parametrize("label", ["[b", "[b]", "1.5, 2"])
+def test_a_label_that_cannot_be_read_is_told_with_its_line(label, corpus, tmp_path):
+    with pytest.raises(InputError, match=r"review\.csv:2: "):
+        corrected(corpus, table(tmp_path, ["yes", "", "", ""], label=label))

@@ -48,32 +48,39 @@ def review(
     judged = load_judged(model)
     answers, frequencies = judged.out_of_fold, judged.frequencies
     assert answers is not None  # or `load_judged` had said so
-    texts = _texts(read_training_data(data, judged.story.get("provenance", {}), path), answers)
     suspects = find_suspects(answers, frequencies).likely()
+    texts = _texts(read_training_data(data, judged.story.get("provenance", {}), path), answers, suspects)
     rows = list(_suggestions(suspects, answers, texts, judged.label_names, frequencies))
+    if not rows:
+        tell([f"no label is doubtful, so {output} was not written."])
+        return
     with written_whole(output) as file:
         write_suggestions(file, rows[:top])
     missing = sum(row.add for row in rows)
     may = f"{len(rows) - missing:,} labels may be wrong, {missing:,} may be missing"
     tell([f"{may}; {output} has {len(rows[:top]):,} of them."])
-    again = ["abalone", "train", data, *(["--path", str(path)] if path else []), "--output", "DIR"]
-    typer.echo(f"next: decide them, then {shlex.join([*again, '--corrections', str(output)])}", err=True)
+    file_option = shlex.join(["--corrections", str(output)])
+    typer.echo(f"next: decide them, and train as before with {file_option} after any earlier files", err=True)
 
 
-def _texts(corpus: "Corpus", answers: "OutOfFold") -> dict[int, str]:
-    """Return the texts of the documents that were judged, by their hashes."""
+def _texts(corpus: "Corpus", answers: "OutOfFold", suspects: "Suspects") -> dict[int, str]:
+    """Return the texts of the suspects by their hashes."""
+    import numpy as np
+
     from abalone.data.hashes import text_hashes
 
-    texts = {
-        int(key): text
-        for _, split in corpus.splits()
-        for key, text in zip(text_hashes(split.texts), split.texts, strict=True)
-    }
-    lacking = sum(key not in texts for key in answers.documents.tolist())
-    if lacking == len(answers):
-        raise InputError(f"{corpus.name} has none of the {lacking:,} documents that the model was trained on")
-    if lacking:
-        tell([f"{corpus.name} lacks {lacking:,} of {len(answers):,} documents that the model was trained on."])
+    wanted = set(answers.documents[suspects.documents].tolist())
+    texts: dict[int, str] = {}
+    lacking = np.ones(len(answers), dtype=bool)
+    for _, split in corpus.splits():
+        hashes = text_hashes(split.texts)
+        lacking &= ~np.isin(answers.documents, hashes)
+        texts |= {key: split.texts[row] for row, key in enumerate(hashes.tolist()) if key in wanted}
+    number = np.count_nonzero(lacking)
+    if number == len(answers):
+        raise InputError(f"{corpus.name} has none of the {number:,} documents that the model was trained on")
+    if number:
+        tell([f"{corpus.name} lacks {number:,} of {len(answers):,} documents that the model was trained on."])
     return texts
 
 

@@ -70,6 +70,9 @@ def train(
         tell_unused_device(settings.device)
     if output.name in {"", ".."}:
         raise InputError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
+    for file in corrections or ():
+        if not file.is_file():
+            raise InputError(f"{file}: there is no such file")
     corpus = read_corpus(data, **reading)
     for file in corrections or ():
         corpus = corrected(corpus, file)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import numpy as np
 from scipy.sparse import lil_array
@@ -23,9 +23,21 @@ from abalone.errors import DataError, InputError
 ADD, REMOVE = "add", "remove"
 DECIDED = ("key", "suggestion", "label", "decision")  # columns that are read back
 SHOWN = ("doubt", "probability", "documents", "labels", "text")  # and those that a person decides by
-YES, NO = ("yes", "y", "1", "true", "x"), ("no", "n", "0", "false")
+YES = (
+    "yes",
+    "y",
+    "x",
+    "1",
+    "1.0",
+    "true",
+    "ja",
+    "wahr",
+    "oui",
+    "vrai",
+)  # as spreadsheets translate it
+NO = ("no", "n", "0", "0.0", "false", "nein", "falsch", "non", "faux")
 LONGEST = 5_000  # characters of a text that are shown; a cell of a spreadsheet holds 32,767
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a cell begins with that a spreadsheet computes
 
 
 class Suggestion(NamedTuple):
@@ -53,6 +65,13 @@ class Suggestion(NamedTuple):
 def write_suggestions(file: BinaryIO, suggestions: Iterable[Suggestion]) -> None:
     """Write suggestions as CSV, with an empty column for the decisions; the file itself stays open."""
     stream = TextIOWrapper(file, encoding="utf-8-sig", newline="")  # with a mark by which Excel knows UTF-8
+    try:
+        _write(stream, suggestions)
+    finally:
+        stream.detach()
+
+
+def _write(stream: TextIO, suggestions: Iterable[Suggestion]) -> None:
     rows = csv.writer(stream, lineterminator="\r\n")
     rows.writerow([*DECIDED, *SHOWN])
     for each in suggestions:
@@ -69,7 +88,6 @@ def write_suggestions(file: BinaryIO, suggestions: Iterable[Suggestion]) -> None
                 _shown(each.text),
             ]
         )
-    stream.detach()
 
 
 def corrected(corpus: Corpus, path: Path) -> Corpus:
@@ -147,7 +165,7 @@ def _decisions(path: Path) -> Iterator[tuple[int, str, str, bool, bool]]:
             raise DataError(f"there is no column {missing[0]!r}", path=path, hint=f"It needs {', '.join(DECIDED)}.")
         for record in table.records(DECIDED):
             if isinstance(record, BadRow):
-                raise record.error()
+                raise _wrong(path, record.line, record.reason, "Save the table as CSV in UTF-8.")
             if (yes := _decision(path, record)) is None:
                 open_decisions += 1
                 continue
@@ -174,7 +192,10 @@ def _change(path: Path, record: Record) -> tuple[str, bool]:
     told = _told(record, "suggestion").lower()
     if told not in (ADD, REMOVE):
         raise _wrong(path, record.line, f"the suggestion is {told!r}", f"It is {ADD} or {REMOVE}.")
-    names = split_cell(read_cell(record.values["label"]), None)
+    try:
+        names = split_cell(read_cell(record.values["label"]), None)
+    except InputError:
+        names = ()
     if len(names) != 1:
         raise _wrong(path, record.line, f"the label is {record.values['label']!r}", "It is the name of one label.")
     return names[0], told == ADD
@@ -195,11 +216,19 @@ def _key(text_hash: int) -> str:
 
 
 def _cell(names: Collection[str]) -> str:
-    """Return names of labels in one cell; as a list in JSON where they would be taken for something else."""
-    plain = all(name and name == name.strip() and not name.startswith(("[", "{", *FORMULA)) for name in names)
+    """Return names of labels in one cell; as a list in JSON where they would be taken for something else.
+
+    A spreadsheet makes a number or a date of much that has a digit, and writes it back otherwise: `250.00` as 250.
+    """
+    odd = ("[", "(", "{", *FORMULA)
+    plain = all(name == name.strip() and not name.startswith(odd) and not _digits(name) for name in names)
     if plain and (len(names) == 1 or not any(";" in name for name in names)):
         return "; ".join(names)
     return json.dumps(list(names), ensure_ascii=False)
+
+
+def _digits(name: str) -> bool:
+    return any(character.isdigit() for character in name)
 
 
 def _shown(text: str) -> str:

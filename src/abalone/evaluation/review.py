@@ -19,7 +19,8 @@ TYPICAL = 0.25
 # the odds are divided by the documents themselves.
 WORTH = 0.5
 FEWEST = 10  # documents and labels that a regression is fitted to; with fewer, the model's probability decides alone
-PAIRS_AT_MOST = 2_000_000  # that a regression of nine numbers is fitted to
+PAIRS_AT_MOST = 2_000_000  # that a regression of eight numbers is fitted to
+SAME = 1e-9  # the spread of numbers that differ by rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +144,10 @@ def _belief(evidence: np.ndarray, given: np.ndarray, parts: np.ndarray) -> np.nd
         own, others = parts == part, np.flatnonzero(parts != part)
         if min(np.count_nonzero(given[others]), np.count_nonzero(~given[others])) < FEWEST:
             continue
-        others = others[:: 1 + len(others) // PAIRS_AT_MOST]
+        if len(others) > PAIRS_AT_MOST:
+            others = np.random.default_rng(0).choice(others, PAIRS_AT_MOST, replace=False)
         centre, spread = evidence[others].mean(axis=0), evidence[others].std(axis=0)
-        spread[spread == 0] = 1.0
+        spread[spread < SAME] = 1.0
         regression = LogisticRegression(max_iter=500).fit((evidence[others] - centre) / spread, given[others])
         belief[own] = regression.decision_function((evidence[own] - centre) / spread)
     return belief
