@@ -9,6 +9,7 @@ from abalone.config import Config
 from abalone.data.tokens import tokenize
 from abalone.encoder.feed import TokenFeed, make_batch
 from abalone.encoder.load import load_encoder
+from abalone.training import objectives
 from abalone.training.objectives import Objective
 from abalone.training.runtime import Runtime
 from abalone.training.step import Step
@@ -87,3 +88,28 @@ def test_what_was_wrong_is_counted_from_the_first_batch_of_the_epoch(encoder_fol
     objective.head.bias.register_hook(lambda gradient: gradient * float("nan"))
     step(make_batch(feed, np.arange(8, 16)), 1.0)
     assert step.read().wrong_gradient == 7
+
+
+class Recorder:
+    """Stands for `Captured` where there is no GPU: says what would be recorded."""
+
+    def __init__(self, function, batch_size, lengths):
+        self.documents, self.most_documents, self.given = {batch_size, len(lengths) % batch_size}, batch_size, []
+
+    def fits(self, batch):
+        return len(batch) in self.documents
+
+    def __call__(self, batch):
+        self.given.append(len(batch))
+
+
+@pytest.mark.parametrize(("entries", "recorded"), [(10**6, [8, 4]), (8 * LABELS - 1, [])])
+def test_no_batch_is_recorded_where_a_full_one_cannot_be(entries, recorded, encoder_folder, feed, monkeypatch):
+    """A full batch is recorded first, whichever comes first; here it has more label entries than a dense product."""
+    monkeypatch.setattr(objectives, "DENSE_ENTRIES", entries)
+    _, step = make_step(encoder_folder, feed, "bce")
+    step._captured = recorder = Recorder(None, 8, np.arange(12))
+    step.begin(0, 0.0)
+    for rows in (np.arange(8), np.arange(8, 12)):
+        step(make_batch(feed, rows), 1.0)
+    assert recorder.given == recorded

@@ -10,6 +10,7 @@ from abalone.cli import export as export
 from abalone.cli import predict as predict
 from abalone.cli import report as report
 from abalone.cli import reproduce as reproduce
+from abalone.cli import review as review
 from abalone.cli import serve as serve
 from abalone.cli import stats as stats
 from abalone.cli import train as train

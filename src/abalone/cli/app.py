@@ -28,7 +28,7 @@ RIGHTS = "Ask its owner for the right (`ls -l` shows who that is, `chmod` gives 
 NEEDED = ("sklearn", "torch", "transformers")  # for all but ONNX files
 SHARED = ("train", "evaluate", "predict")  # commands that several processes can do together
 # As one meets them, from a first look to the paper's tables.
-ORDER = ("demo", "stats", "train", "evaluate", "predict", "report", "serve", "export", "reproduce")
+ORDER = ("demo", "stats", "train", "evaluate", "predict", "review", "report", "serve", "export", "reproduce")
 
 
 class Commands(TyperGroup):

@@ -123,6 +123,30 @@ def read_corpus(data: str, *, trained_on: Iterable[Mapping[str, Any]] = (), **re
     return corpus
 
 
+def read_training_data(data: str, trained_on: Mapping[str, Any], path: Path | None) -> "Corpus":
+    """Read again what a model was trained on, as its training did, and say so if it is something else.
+
+    Args:
+        data: as the user names it.
+        trained_on: the provenance of the model's training data.
+        path: where the files of a known corpus are.
+    """
+    from abalone.data.benchmarks import BENCHMARKS
+    from abalone.data.leakage import corpus_of_training, same_data
+
+    if data in BENCHMARKS or path is not None:  # which is refused with anything else
+        corpus = read_corpus(data, trained_on=[trained_on], path=path)
+    else:
+        with unrepeated() as notes:
+            corpus = corpus_of_training(data, trained_on)
+            notes += corpus.notes
+        if not same_data(corpus.provenance, trained_on):
+            tell(corpus.notes)
+    if trained_on and not same_data(corpus.provenance, trained_on):
+        tell([f"{corpus.name} differs from the data that the model was trained on."])
+    return corpus
+
+
 def tell_documents(found: "DocumentsToScore") -> None:
     """Print which documents are scored, and why their scores may look too good."""
     if not found.known_data:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.options import DataPath, Device, open_model, read_corpus, tell, unrepeated
-from abalone.errors import InputError, install_hint, printable
+from abalone.cli.options import DataPath, Device, open_model, read_training_data
+from abalone.errors import InputError, install_hint
 
 if TYPE_CHECKING:
     from abalone.serving.predictions import Served
@@ -102,21 +102,9 @@ def read_model(model: Path, evidence: str | None, path: Path | None, device: str
     story: Mapping[str, Any] = classifier.story  # which an ONNX file of before does not have
     documents = None
     if evidence is not None:
-        from abalone.data.benchmarks import BENCHMARKS
-        from abalone.data.leakage import corpus_of_training, same_data
         from abalone.inference.evidence import Evidence, as_trained_on
 
-        trained_on = story.get("provenance", {})
-        if evidence in BENCHMARKS or path is not None:  # which is refused with anything else
-            corpus = read_corpus(evidence, trained_on=[trained_on], path=path)
-        else:
-            with unrepeated() as notes:
-                corpus = corpus_of_training(evidence, trained_on)
-                notes += corpus.notes
-            if not same_data(corpus.provenance, trained_on):
-                tell(corpus.notes)
-        if story and not same_data(corpus.provenance, trained_on):
-            typer.echo(f"note: {printable(corpus.name)} differs from the data that the model was trained on.", err=True)
+        corpus = read_training_data(evidence, story.get("provenance", {}), path)
         trained = as_trained_on(corpus, story)
         if len(trained.train) > len(corpus.train):
             typer.echo("note: evidence is training and validation documents: the model was trained on both.", err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from abalone.cli.app import app
-from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell_unused_device
+from abalone.cli.options import READING, Data, read_corpus, reads_corpus, tell, tell_unused_device
 from abalone.config import ABOUT, CHOICES, KINDS, NO_ENCODER, SETTINGS, Config
 from abalone.errors import InputError, as_input_error, readable
 from abalone.launch import is_main
@@ -38,6 +38,14 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The model folder to write.")],
     recipe: Annotated[str | None, typer.Option(metavar="NAME", help=f"Settings chosen together:{_RECIPES}")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as YAML; options override it.")] = None,
+    corrections: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--corrections",
+            metavar="FILE",
+            help="Decided suggestions of abalone review. Repeat the option for several files, the oldest first.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from its last checkpoint.")
     ] = False,
@@ -45,6 +53,7 @@ def train(
     **given: Any,
 ) -> None:
     """Train a model on the training and validation documents of DATA, and write a model folder."""
+    from abalone.data.corrections import corrected
     from abalone.device import choose_device
     from abalone.losses.registry import loss_spec
     from abalone.training.open_settings import FREE, settings_for_cpu
@@ -61,7 +70,13 @@ def train(
         tell_unused_device(settings.device)
     if output.name in {"", ".."}:
         raise InputError(f"--output {output} is not a name for a new folder; give one, such as {output / 'model'}")
+    for file in corrections or ():
+        if not file.is_file():
+            raise InputError(f"{file}: there is no such file")
     corpus = read_corpus(data, **reading)
+    for file in corrections or ():
+        corpus = corrected(corpus, file)
+        tell(corpus.notes[-1:])
     open_choice = (
         recipe is None and config is None and all(given[name] is None for name in SETTINGS if name not in FREE)
     )

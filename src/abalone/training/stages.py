@@ -169,8 +169,9 @@ class ValidationLoss:
         self._total.zero_()
         device = self.run.runtime.device
         for batch in ready_batches(self.validation, self._batches, device, self.objective.ranks):
-            if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
-                self._captured(batch)
+            captured = self._captured
+            if captured and captured.fits(batch) and self.objective.repeats_itself(captured.most_documents):
+                captured(batch)
             else:
                 self._add(batch.to(device))
             overall().done(validation_of(STAGE), self.objective.encoder.depth * self._tokens_a_batch)

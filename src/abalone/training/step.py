@@ -95,8 +95,9 @@ class Step:
             update: whether the weights move now, or with a later batch.
         """
         self.optimizer.set_rate(rate)
-        if self._captured is not None and self._captured.fits(batch) and self.objective.repeats_itself(len(batch)):
-            self._captured(batch)
+        captured = self._captured
+        if captured and captured.fits(batch) and self.objective.repeats_itself(captured.most_documents):
+            captured(batch)
         else:
             self._add_gradient(batch.to(self.device), share)
             if update:

@@ -82,6 +82,7 @@ class Captured:
     def __init__(self, function: Callable[[Batch], None], batch_size: int, lengths: np.ndarray) -> None:
         self.function, self.longest = function, int(lengths.max())
         self.documents = {min(batch_size, len(lengths)), len(lengths) % batch_size} - {0}
+        self.most_documents = max(self.documents)  # of a batch; such a one is recorded first, whichever comes first
         # What fills a batch up is a piece too, and no piece is longer than `longest`.
         self.grain = min(GRAIN, self.longest)
         self.most = int(np.sort(lengths)[-batch_size:].sum())  # tokens that a batch can have
@@ -101,7 +102,7 @@ class Captured:
             return
         if not self._graphs:  # the largest first: the others then find room in the memory it took
             torch.cuda.empty_cache()
-            self._record(batch, max(self.documents), self._filled_up(self.most))
+            self._record(batch, self.most_documents, self._filled_up(self.most))
         shape = len(batch), self._size(len(batch), len(batch.documents.tokens))
         if shape not in self._graphs:
             self._record(batch, *shape)

@@ -1,5 +1,6 @@
 """AdamW whose step is a whole update: clipping, copies in half precision, the momentum encoder."""
 
+import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ class FusedAdamW(torch.optim.AdamW):
         scaled: whether a `GradScaler` calls `step`, which then looks for NaN and infinity itself.
     """
 
-    norm: Tensor  # of the gradient of the latest step, before clipping
+    norm: Tensor  # of the gradient of the latest step, before clipping; that of a replayed step is not brought here
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class FusedAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make the whole update; none of the weights moves where the gradient is NaN or infinite."""
+        """Make the whole update. On a CPU and a GPU no weight moves where the gradient is NaN or infinite."""
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         if not self._skips:
             self.norm = nn.utils.clip_grad_norm_(parameters, self.clip)
@@ -129,7 +130,10 @@ class FusedAdamW(torch.optim.AdamW):
         gradients. None without Triton, or where rows of matrices begin at odd places.
         """
         copies = self.encoder.copies
-        if copies is None or find_spec("triton") is None or self.encoder.hidden_size % 8:
+        interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # as the tests of the kernels do without a GPU
+        if copies is None or self.encoder.hidden_size % 8 or not (copies.gradients.is_cuda or interpreted):
+            return None
+        if find_spec("triton") is None:
             return None
         from abalone.encoder.fast.update_kernels import MatrixUpdate  # which needs Triton
 
