@@ -43,7 +43,7 @@ from scipy.special import logit
 
 from abalone.classifier import AbaloneClassifier
 from abalone.data.benchmarks import exact_split
-from abalone.encoder.load import packaged_encoder
+from abalone.encoder.load import load_encoder, packaged_encoder
 from abalone.evaluation.decision import NEVER, Thresholds
 from abalone.evaluation.metrics import evaluate
 from abalone.evaluation.mixing import fit_decision
@@ -164,6 +164,9 @@ def read_task(folder: Path, pool: str) -> Task:
 def run_ours(task: Task, encoder: str, seed: int, row: str) -> Result:
     """Train one of our rows on all labelled documents."""
     import abalone.training.pipeline  # noqa: F401  # `fit` imports it, and imports are not timed
+
+    if row != "words":
+        load_encoder(encoder)  # which imports its classes, as `import setfit` does
 
     with TemporaryDirectory() as cache:
         os.environ["ABALONE_CACHE"] = cache  # whoever was timed before has left nothing to be read here
