@@ -72,21 +72,6 @@ def test_weights_and_thresholds_are_tuned_for_what_is_asked(objective, validatio
     np.testing.assert_array_equal(decision.thresholds.values, expected.values)
 
 
-def test_an_expert_for_rare_labels_weighs_for_macro_f1_and_not_for_micro_f1():
-    rng = np.random.default_rng(0)
-    truth = rng.random((DOCUMENTS, LABELS)) < [0.5, 0.03, 0.03, 0.03]
-    right, noise = np.where(truth, 3.0, -3.0), rng.normal(size=truth.shape)
-    weak = np.where([True, False, False, False], right, noise)  # knows the frequent label only
-    expert = np.where([True, False, False, False], 30 * noise, right)  # and drowns that one in noise
-    weights = {
-        goal: fit_decision(weak, {"rare": expert}, csr_array(truth), FREQUENCIES, Config(thresholds=goal)).mixture
-        for goal in ("macro", "half", "micro")
-    }
-    assert weights["macro"].weights["rare"] > 0.2
-    assert weights["half"] == weights["macro"]
-    assert weights["micro"].weights["rare"] < 0.2
-
-
 def test_at_least_one_label(validation):
     truth, weak, _ = validation
     bare, full = (

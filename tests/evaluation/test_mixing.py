@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from abalone.config import Config
 from abalone.evaluation import mixing
 from abalone.evaluation.decision import Mixture, mix
-from abalone.evaluation.mixing import GRID, choose_weight, choose_weights
+from abalone.evaluation.mixing import GRID, choose_weight, choose_weights, fit_decision
 from abalone.evaluation.neighbours_in_numpy import to_logits
 from abalone.evaluation.thresholds import fit_thresholds
 
@@ -176,3 +177,20 @@ def test_bad_input_is_refused():
         to_logits(np.zeros((1, 1)), edge=0.5)
     with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\], found 2\.0"):
         to_logits(np.array([[2.0]]), edge=0.1)
+
+
+def test_an_expert_for_rare_labels_weighs_for_macro_f1_and_not_for_micro_f1():
+    rng = np.random.default_rng(0)
+    truth = rng.random((400, 4)) < [0.5, 0.03, 0.03, 0.03]
+    right, noise = np.where(truth, 3.0, -3.0), rng.normal(size=truth.shape)
+    weak = np.where([True, False, False, False], right, noise)  # knows the frequent label only
+    expert = np.where([True, False, False, False], 30 * noise, right)  # and drowns that one in noise
+    weights = {
+        goal: fit_decision(
+            weak, {"rare": expert}, csr_array(truth), np.array([900, 300, 60, 20]), Config(thresholds=goal)
+        ).mixture
+        for goal in ("macro", "half", "micro")
+    }
+    assert weights["macro"].weights["rare"] > 0.2
+    assert weights["half"] == weights["macro"]
+    assert weights["micro"].weights["rare"] < 0.2
