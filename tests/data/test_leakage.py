@@ -60,6 +60,11 @@ def test_a_split_is_made_again_with_its_seed(seed, data):
     assert list(scored(data, {"model": stored(corpus)}, "train").texts) == list(corpus.train.texts)
 
 
+def test_split_for_a_model_that_says_nothing_is_that_of_a_new_corpus(data):
+    found = scored(data, {"model": {}}, "test")
+    assert list(found.texts) == list(load_corpus(data).test.texts)
+
+
 def test_a_file_is_known_by_another_name(data):
     corpus = load_corpus(data, seed=7)
     renamed = data.rename(data.with_name("renamed.jsonl"))

@@ -80,6 +80,14 @@ def test_dataset_dicts_in_memory_and_on_disk(tmp_path):
     assert_is_rows(load_corpus(tmp_path / "saved"))
 
 
+def test_a_dataset_in_memory_is_called_what_it_says_it_is():
+    unnamed, named = as_dataset(ROWS), as_dataset(ROWS)
+    named.info.dataset_name = "laws"
+    for dataset, name in ((unnamed, "dataset"), (named, "laws"), (DatasetDict(train=named), "laws")):
+        corpus = load_corpus(dataset)
+        assert (corpus.name, corpus.provenance["source"]) == (name, name)
+
+
 def test_dataset_dicts_need_one_part_a_split():
     with pytest.raises(DataError, match="two parts for validation"):
         load_corpus(DatasetDict(train=as_dataset(ROWS), val=as_dataset(ROWS), dev=as_dataset(ROWS)))

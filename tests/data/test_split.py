@@ -200,6 +200,9 @@ def test_an_exact_split_never_takes_a_labels_last_document():
     assert (labels[test].sum(axis=0) > 0).all()
     one_each = csr_array(np.eye(20, dtype=np.int32))
     assert [len(rows) for rows in exact_split(one_each, (8, 1, 1), seed=0)] == [20, 0, 0], "sizes come second"
+    with_another = csr_array(np.hstack([np.ones((20, 1), np.int32), np.eye(20, dtype=np.int32)]))
+    parts = exact_split(with_another, (8, 1, 1), seed=0)
+    assert [len(rows) for rows in parts] == [20, 0, 0], "one label of a document is enough to keep it"
 
 
 def grouped(Y: np.ndarray, seed: int) -> np.ndarray:

@@ -128,5 +128,8 @@ def test_what_cannot_be_told_apart_is_refused():
             silhouette_score(np.array([[0, 1], [1, 0], [2, hole], [3, 3]]), np.array([0, 0, 1, 1]))
     with pytest.raises(ValueError, match=r"same number of rows, got 10 and 9$"):
         cluster_by_combination(embeddings, np.ones((9, 3)))
+    for wrong in (embeddings[:9], embeddings[:, 0]):  # fewer rows; as many numbers as classes, and no rows
+        with pytest.raises(ValueError, match=r"^embeddings must be \[10, dimensions\], got shape "):
+            silhouette_score(wrong, np.arange(10) % 2)
     with pytest.raises(ValueError, match="ascend"):
         cluster_by_combination(embeddings, np.ones((10, 3)), proportions=[0.5, 0.1])

@@ -148,6 +148,15 @@ def test_setting_that_overflows_is_never_chosen():
         probe.fit_chosen(X, Y, 0)
 
 
+@pytest.mark.parametrize("overflowed", ["weight", "bias"])
+def test_a_probe_is_refused_whatever_of_it_has_overflowed(overflowed, monkeypatch):
+    (X, Y), fitted = documents(40), {"weight": torch.zeros(1, 3, 6), "bias": torch.zeros(1, 3)}
+    fitted[overflowed][0, 1] = np.inf
+    monkeypatch.setattr(CrossFitProbe, "_fitted", lambda *_: [(np.arange(3), fitted["weight"], fitted["bias"])])
+    with pytest.raises(InputError, match="the probe of label 1 overflowed"):
+        quick().fit_chosen(X, Y, 0)
+
+
 def test_blocks_of_labels_give_what_all_together_give(monkeypatch):
     X, Y = documents(150, labels=7)
     wanted = cross_fitted(quick(), X, Y)

@@ -11,7 +11,7 @@ from abalone.encoder.heads import LinearHead
 from abalone.evaluation import matrices
 from abalone.evaluation.gridfits import GridFits
 from abalone.evaluation.lexical import LexicalModel
-from abalone.evaluation.matrices import EVERY, Computed, column_blocks, held, row_blocks, stacked
+from abalone.evaluation.matrices import EVERY, Computed, column_blocks, held, of_documents, row_blocks, stacked
 from abalone.evaluation.metrics import evaluate, per_label
 from abalone.evaluation.mixing import choose_weight, fit_decision
 from abalone.evaluation.neighbours import NearestNeighbours
@@ -50,6 +50,18 @@ def test_any_rows_of_stacked_parts_are_those_of_one_matrix(small):
             np.testing.assert_array_equal(together[start:stop, 1:], whole[start:stop, 1:])
     rows = np.array([8, 0, 4, 3, 5, 5])
     np.testing.assert_array_equal(together[rows, :2], whole[rows, :2])
+
+
+def test_any_columns_of_some_documents_are_those_of_the_matrix(small):
+    whole, rows = np.arange(27).reshape(9, 3), np.array([8, 0, 4, 4])
+    table = Computed(whole.shape, lambda rows, columns: whole[rows, columns])
+    np.testing.assert_array_equal(of_documents(table, rows), whole[rows])
+    small(5)
+    some = of_documents(table, rows)
+    assert isinstance(some, Computed)
+    np.testing.assert_array_equal(some[1:3, EVERY], whole[rows[1:3]])
+    np.testing.assert_array_equal(some[EVERY, 1:], whole[rows, 1:])
+    np.testing.assert_array_equal(some[1:, np.array([2, 0])], whole[rows[1:]][:, [2, 0]])
 
 
 def nowhere(matrix: np.ndarray, most: int = SMALL) -> Computed:

@@ -156,6 +156,13 @@ def test_read_back_it_is_the_same_and_small(made):
     assert len(content) < 1000 + DOCUMENTS * (12 + 7 * LABELS)
 
 
+def test_probabilities_of_zero_and_one_are_read_back(made):
+    said = made.probabilities.data
+    certain = np.arange(len(said), dtype=np.float32) % 2
+    again = OutOfFold.from_bytes(changed(made, probabilities=certain))
+    np.testing.assert_array_equal(again.probabilities.data, certain)
+
+
 def test_the_best_documents_of_a_label_are_kept_however_improbable_unless_all_are_the_same():
     truth = np.zeros((400, 3), int)
     truth[:3, 0] = truth[3:6, 1] = truth[:, 2] = 1

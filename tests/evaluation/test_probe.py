@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 
 from abalone.errors import InputError
 from abalone.evaluation.gridfits import Setting
-from abalone.evaluation.probe import LinearProbe, best_settings
+from abalone.evaluation.probe import LinearProbe, best_settings, probe_device
 
 
 def quick(**settings):
@@ -266,6 +266,7 @@ def test_devices(monkeypatch):
         fitted(device="gpu")
     monkeypatch.setattr("abalone.evaluation.probe.choose_device", lambda name: torch.device("mps"))
     assert torch.equal(fitted().weight, wanted), "where there is no float64 the CPU takes over"
+    assert probe_device("auto") == torch.device("cpu")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

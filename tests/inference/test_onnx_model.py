@@ -20,7 +20,16 @@ from abalone.evaluation.decision import Mixture
 from abalone.evaluation.lexical import LexicalModel
 from abalone.inference import onnx_model as backend
 from abalone.inference.export import export
-from abalone.inference.onnx_model import DIGITS, ENTRY, KEY, PROMISE, OnnxModel, lexical_as_text, with_checksum
+from abalone.inference.onnx_model import (
+    DIGITS,
+    ENTRY,
+    KEY,
+    PROMISE,
+    OnnxModel,
+    has_checksum,
+    lexical_as_text,
+    with_checksum,
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +76,14 @@ def test_long_text_has_the_same_answer_and_is_tokenized_only_as_far_as_it_is_rea
         np.testing.assert_array_equal(answer([long]), answer([beginning]))
     assert len(given) == 4
     assert max(map(len, given)) < 1000 < len(long)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_special_tokens_in_a_text_are_read_as_the_file_says(split, file):
+    reading = replace(OnnxModel.load(file).backend.reading, split_special_tokens=split)
+    (piece,), _ = reading.pieces(["w1 [SEP] w2"])
+    inside = piece[len(reading.prefix) : len(piece) - len(reading.suffix)].tolist()
+    assert (reading.suffix[0] in inside) == (not split)
 
 
 def test_an_empty_text_is_refused_as_everywhere(file):
@@ -170,6 +187,14 @@ def test_checksum_is_of_all_bytes_before_it(file):
     assert hashlib.sha256(content[:-64]).hexdigest().encode() == content[-64:]
     stored = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
     assert stored["sha256"].encode() == content[-64:]
+
+
+def test_a_checksum_is_found_however_little_is_before_it():
+    assert has_checksum(with_checksum(b"\x00"), "it")
+    assert has_checksum(with_checksum(b""), "it")
+    assert not has_checksum(with_checksum(b"")[1:], "it")
+    with pytest.raises(ValueError, match="it is damaged"):
+        has_checksum(with_checksum(b"")[:-1] + b"-", "it")
 
 
 def changed(file, target, **entries):

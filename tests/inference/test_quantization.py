@@ -1,5 +1,6 @@
 """8-bit products are the same on every processor, and lose less of a smoothed layer."""
 
+import logging
 import warnings
 
 import numpy as np
@@ -22,7 +23,7 @@ from abalone.inference.onnx_model import (
     processor_saturates,
     with_checksum,
 )
-from abalone.inference.quantization import Smoothed, in_8_bits, largest_pairs, saturating, smooth
+from abalone.inference.quantization import Smoothed, in_8_bits, largest_pairs, quiet, saturating, smooth
 
 
 def cut_off(activations, weights, before=0):
@@ -191,3 +192,13 @@ def test_smoothing_an_entry_that_is_always_zero():
     smooth(holder, input=states)
     torch.testing.assert_close(holder(states), before)
     assert torch.isfinite(holder[0].layer.weight).all()
+
+
+def test_libraries_are_quiet_meanwhile_and_whoever_needs_the_log_is_not_after(caplog):
+    library = logging.getLogger("exporter")
+    with quiet():
+        library.warning("an axis has no name")
+        warnings.warn("this is deprecated", stacklevel=1)  # an error in these tests
+        library.error("no memory")
+    library.warning("after")
+    assert caplog.messages == ["no memory", "after"]

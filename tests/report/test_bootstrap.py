@@ -5,7 +5,7 @@ import pytest
 import reported
 from scipy.sparse import csr_array
 
-from abalone.evaluation.bootstrap import draw_scores
+from abalone.evaluation.bootstrap import Drawn, draw_scores
 from abalone.evaluation.metrics import Counts, evaluate, label_thirds
 
 
@@ -78,6 +78,15 @@ def test_difference_holds_its_value_where_few_documents_decide():
     ours, theirs = (draw_scores(truth, given, thirds, samples=300) for given in (truth, half))
     ahead = ours.against(theirs)["macro_f1"]
     assert ahead.low < ahead.value == 0.5 < ahead.high
+
+
+def test_no_interval_holds_what_no_difference_can_be():
+    """A draw that is moved and widened may lie outside of 0 to 1."""
+    spread = np.linspace(-0.5, 0.5, 41)
+    good, bad = (Drawn({"micro_f1": value}, {"micro_f1": value + sign * spread}) for value, sign in ((0.9, 1), (0, -1)))
+    ahead, behind = good.against(bad)["micro_f1"], bad.against(good)["micro_f1"]
+    assert (ahead.low, ahead.value, ahead.high) == (pytest.approx(-0.05), 0.9, 1)
+    assert (behind.low, behind.value, behind.high) == (-1, -0.9, pytest.approx(0.05))
 
 
 def test_interval_holds_the_mean_of_other_test_sets_as_often_as_it_says():

@@ -2,6 +2,7 @@ import io
 import logging
 
 import pytest
+from running import LetterCounter, running
 
 from abalone.serving import server
 
@@ -46,3 +47,12 @@ def test_kinds_without_end_are_not_remembered(written, monkeypatch):
     for number in range(10):
         write("library", f"line {number}")
     assert len(lines()) == 10
+
+
+def test_no_query_is_logged_whatever_the_program_listens_to(caplog):
+    """uvicorn's own access log would have whole queries; ours, which a program may listen to, leaves them out."""
+    caplog.set_level(logging.INFO)
+    with running(LetterCounter()) as client:
+        assert client.get("/healthz?who=me").status_code == 200
+    assert "uvicorn.error" in {record.name for record in caplog.records}
+    assert {record.name for record in caplog.records if "who=me" in record.getMessage()} == {"httpx"}  # our own asking

@@ -161,8 +161,9 @@ def test_the_estimate_is_documents_times_epochs_times_what_batches_take(encoder,
     assert told[10].device == "1 CPU core"
 
 
-def test_little_work_is_not_measured_beforehand(encoder, corpus, tmp_path):
+def test_little_work_is_not_measured_beforehand(encoder, corpus, tmp_path, monkeypatch):
     told: list[Estimate] = []
+    monkeypatch.setattr(estimate, "embed", lambda *_, **__: pytest.fail("it was read beforehand"))
     fit(settings_of(encoder, objective="bce", epochs=1, batch_size=32), corpus, tmp_path, on_estimate=told.append)
     assert told == []
 

@@ -1,5 +1,6 @@
 """A run's settings, and a run folder that somebody has edited or damaged, or uses for something else."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import made_up_runs
@@ -30,6 +31,19 @@ def test_a_run_is_known_by_its_documents_and_settings(tmp_path):
     assert holds_run(tmp_path, Config(device="cpu"), made_up_runs.corpus())
     assert not holds_run(tmp_path, Config(seed=1), made_up_runs.corpus())
     assert not holds_run(tmp_path, Config(), made_up_runs.corpus(60))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_run_is_known_by_the_labels_of_its_documents(split, tmp_path):
+    corpus = made_up_runs.corpus()
+    enter_folder(tmp_path, Config(), corpus, resume=False)
+    of_split = getattr(corpus, split)
+    moved = replace(of_split, labels=of_split.labels[::-1])  # as many of each as before
+    relabelled = replace(corpus, **{split: moved})
+    assert not holds_run(tmp_path, Config(), relabelled)
+    with pytest.raises(ValueError, match=r"cannot resume the run in .*: the documents or labels are others"):
+        enter_folder(tmp_path, Config(), relabelled, resume=True)
+    assert holds_run(tmp_path, Config(), corpus)
 
 
 @pytest.mark.parametrize("content", DAMAGED)
@@ -64,7 +78,8 @@ def test_what_an_earlier_run_has_left_is_removed(tmp_path):
     left[0].parent.mkdir()
     for file in left:
         file.touch()
-    (tmp_path / "log.txt").touch()
+    for name in ("log.txt", "fold-1.safetensors"):  # what a fold's finished model said: of other documents now
+        (tmp_path / name).touch()
     enter_folder(tmp_path, Config(), made_up_runs.corpus(), resume=False)
     assert {path.name for path in tmp_path.iterdir()} == {IDENTITY, "log.txt"}
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -169,6 +170,21 @@ def test_tracker_keeps_every_step_and_epoch_of_a_run(name, encoder, data, tmp_pa
         assert kept_by_wandb(tmp_path / "kept")[2]["validation/macro_f1"] == pytest.approx(score)
     else:
         assert curves["validation/macro_f1"] == [(0, pytest.approx(score))]
+
+
+def test_wandb_is_told_the_axis_of_each_curve_once():
+    """Each time is one more record in its file, and each step logs."""
+    told, logged = [], []
+    tracker = trackers.WandB(None)
+    tracker._known = set()
+    tracker._run = SimpleNamespace(
+        define_metric=lambda name, step_metric: told.append((name, step_metric)), log=logged.append
+    )
+    for step in (1, 2, 3):
+        tracker.log("", {"loss": 0.5}, step)
+        tracker.log("fold-1/", {"loss": 0.25}, step)
+    assert told == [("loss", "step"), ("fold-1/loss", "fold-1/step")]
+    assert logged[-2:] == [{"loss": 0.5, "step": 3}, {"fold-1/loss": 0.25, "fold-1/step": 3}]
 
 
 @pytest.mark.parametrize("name", NAMES)
