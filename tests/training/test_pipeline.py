@@ -330,3 +330,13 @@ def test_a_longer_document_than_the_encoder_reads(encoder, corpus, tmp_path):
     with pytest.warns(UserWarning, match="reads at most 64 tokens, so max_length=65 becomes 64; raise max_chunks"):
         predictor = fit(make_config(encoder, max_length=65, epochs=0), corpus, tmp_path)
     assert predictor.config.max_length == 64
+
+
+def test_processes_compare_what_they_were_given_before_anything_is_trained(encoder, corpus, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise BrokenError
+
+    monkeypatch.setattr(pipeline, "refuse_other_documents", refuse)
+    monkeypatch.setattr(FusedAdamW, "step", lambda _: pytest.fail("trained"))
+    with pytest.raises(BrokenError):
+        fit(make_config(encoder), corpus, tmp_path)

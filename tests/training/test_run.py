@@ -10,7 +10,15 @@ from abalone.config import Config
 from abalone.files.atomic import PARTIAL
 from abalone.losses import loss_spec
 from abalone.training.checkpoint import BEFORE, EPOCH, RESUME
-from abalone.training.run import IDENTITY, STAGES, TrainingRun, enter_folder, holds_run
+from abalone.training.run import (
+    IDENTITY,
+    STAGES,
+    TrainingRun,
+    enter_folder,
+    fingerprint,
+    holds_run,
+    refuse_other_documents,
+)
 
 DAMAGED = [b"", b"{", b"[]", b'{"fingerprint": 3, "settings": {}}', b"\xff", b"[" * 5000, b"9" * 5000]
 
@@ -98,3 +106,24 @@ def test_pointwise_losses_train_on_a_line_and_others_on_a_cosine_unless_asked(lo
     config = Config(epochs=1, learning_rate=1e-3, schedule=asked)
     run = TrainingRun(config, train=None, validation=None, runtime=None, folder=tmp_path)
     assert run.plan(SimpleNamespace(spec=loss_spec(loss))).schedule == schedule
+
+
+class Second:
+    """The second of two processes, which hears what the main one was given."""
+
+    count, index = 2, 1
+
+    def __init__(self, of_main):
+        self.of_main = of_main
+
+    def from_main(self, _):
+        return self.of_main
+
+
+def test_a_process_with_other_documents_or_settings_than_the_main_one_is_refused():
+    corpus = made_up_runs.corpus()
+    second = Second(fingerprint(Config(), corpus))
+    refuse_other_documents(second, Config(), corpus)
+    for config, documents in ((Config(seed=1), corpus), (Config(), made_up_runs.corpus(60))):
+        with pytest.raises(ValueError, match="process 1 was given other documents, labels or settings than the main"):
+            refuse_other_documents(second, config, documents)
