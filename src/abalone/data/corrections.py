@@ -15,7 +15,7 @@ from scipy.sparse import lil_array
 
 from abalone.data.corpus import Corpus, Split
 from abalone.data.hashes import text_hashes
-from abalone.data.labels import read_cell, split_cell
+from abalone.data.labels import FORMULA, read_cell, split_cell
 from abalone.data.sources import open_path
 from abalone.data.tables import BadRow, Record
 from abalone.errors import DataError, InputError
@@ -23,21 +23,11 @@ from abalone.errors import DataError, InputError
 ADD, REMOVE = "add", "remove"
 DECIDED = ("key", "suggestion", "label", "decision")  # columns that are read back
 SHOWN = ("doubt", "probability", "documents", "labels", "text")  # and those that a person decides by
-YES = (
-    "yes",
-    "y",
-    "x",
-    "1",
-    "1.0",
-    "true",
-    "ja",
-    "wahr",
-    "oui",
-    "vrai",
-)  # as spreadsheets translate it
+# As a person writes it, and as spreadsheets write back what they took for true and false.
+YES = ("yes", "y", "x", "1", "1.0", "true", "ja", "wahr", "oui", "vrai")
 NO = ("no", "n", "0", "0.0", "false", "nein", "falsch", "non", "faux")
 LONGEST = 5_000  # characters of a text that are shown; a cell of a spreadsheet holds 32,767
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a cell begins with that a spreadsheet computes
+OTHER_DATA = "The corrections are of other data: make them anew with `abalone review`."  # a hint
 
 
 class Suggestion(NamedTuple):
@@ -151,9 +141,6 @@ def corrected(corpus: Corpus, path: Path) -> Corpus:
         provenance={**corpus.provenance, "corrections": [*before, made]},
         notes=(*corpus.notes, told),
     )
-
-
-OTHER_DATA = "The corrections are of other data: make them anew with `abalone review`."
 
 
 def _decisions(path: Path) -> Iterator[tuple[int, str, str, bool, bool]]:

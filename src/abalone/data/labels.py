@@ -19,6 +19,7 @@ from abalone.errors import InputError, spelled
 
 # In order of preference: a comma is the likeliest of them to stand inside a name.
 SEPARATORS = (";", "|", "\t", ",")
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a cell begins with that a spreadsheet computes
 _JOINING = ("/", "+", "&", *SEPARATORS, " ")  # others that people use, and those that were not taken
 _JOINED = 3  # names that have to be made of others before a person is told
 

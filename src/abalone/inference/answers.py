@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from abalone.data.labels import SEPARATORS
+from abalone.data.labels import FORMULA, SEPARATORS
 from abalone.data.rows import Row
 from abalone.errors import DataError, install_hint, printable, printable_json
 from abalone.evaluation.decision import Decision
@@ -21,7 +21,6 @@ from abalone.evaluation.matrices import EVERY, Scores, row_blocks
 # that they are nothing beside the model. Either ends a window.
 WINDOW_TEXTS, WINDOW_CHARACTERS = 4096, 8_000_000
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
 Form = Literal["jsonl", "parquet"]
 Answer = dict[str, object]
 

@@ -12,7 +12,9 @@ from abalone.encoder.feed import Batch
 from abalone.encoder.packed import Packed
 
 GRAIN = 128  # batches are filled up to a multiple of this many tokens, so that a few graphs serve all
-FILLER = 100_000  # tokens that fill batches up before one more graph is recorded: about what recording it costs
+# Tokens that fill batches up before one more graph is recorded: what is trained on while one is. 172 recordings of
+# MiniLM-L6 took 9.6 s on an H200, in each of which its step reads 100,000 tokens.
+FILLER = 100_000
 FIRST = -1  # the priority of the stream whose kernels go before those of the second
 WARM_UP = 3  # batches done plainly first: what allocates for good, as the optimiser does, must not be recorded
 
